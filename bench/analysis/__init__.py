@@ -1,0 +1,1 @@
+"""Pooling of repeats, comparison, gates. Pure."""

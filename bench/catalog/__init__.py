@@ -1,0 +1,1 @@
+"""Data files: models, and later accelerators and prices."""

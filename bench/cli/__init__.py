@@ -1,0 +1,1 @@
+"""Click commands: the only place that wires objects together. No arithmetic here."""

@@ -1,0 +1,90 @@
+"""The `bench` command: a table of subcommands, each imported only when it is called, and one place where errors end."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from bench import __version__
+from bench.errors import EXIT_INTERRUPTED, BenchError
+
+COMMANDS = {
+    "run": ("bench.cli.run:run", "Measure a suite, or one case given by flags."),
+    "table": ("bench.cli.results:table", "Show what was measured, best columns first."),
+    "devices": ("bench.cli.devices:devices", "List the devices that can be measured here."),
+    "doctor": ("bench.cli.doctor:doctor", "Say what this machine can and can't do, and how to mend it."),
+    "suites": ("bench.cli.suites:suites", "List, show, validate and expand suite files."),
+    "models": ("bench.cli.models:models", "List and pull model weights."),
+    "ingest": ("bench.cli.results:ingest", "Load shards into the results database."),
+    "sql": ("bench.cli.results:sql", "Query results with SQL."),
+    "export": ("bench.cli.results:export", "Write results as JSON, CSV or Markdown."),
+    "mock-server": ("bench.cli.mock_server:mock_server", "Serve a mock engine that tells its own truth."),
+}
+
+
+class _LazyGroup(click.Group):
+    """Lists commands from a table and imports a command's module only to run it, so that `--help` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry[0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="bench")
+def cli() -> None:
+    """How fast, and for how many joules, LLM engines run on this machine.
+
+    Start with: bench run quickstart
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `bench` with `argv` (default: the process's) and exit with the code that docs/architecture.md lists."""
+    try:
+        code = cli.main(args=None if argv is None else list(argv), prog_name="bench", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        code = EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except BenchError as error:
+        show_error(error)
+        code = error.exit_code
+    except BrokenPipeError:
+        # the reader of our output left (`bench table | head`): what every filter does
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGPIPE)
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def show_error(error: BenchError) -> None:
+    """What failed, the engine's own last words where there are any, and the next step, on stderr."""
+    click.echo(f"error: {error}", err=True)
+    tail = getattr(error, "log_tail", "")
+    if tail:
+        click.echo("\n".join(f"  | {line}" for line in tail.splitlines()), err=True)
+    if error.hint:
+        click.echo(f"  next: {error.hint}", err=True)
+
+
+if __name__ == "__main__":
+    main()

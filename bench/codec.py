@@ -1,0 +1,37 @@
+"""Records to JSON and back: the one place where records are (de)serialised."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def to_builtins(record: Any) -> Any:
+    """A record as dicts, lists and scalars (enums as their values)."""
+    return msgspec.to_builtins(record)
+
+
+def encode(record: Any) -> bytes:
+    """A record as compact UTF-8 JSON. NaN and infinities become null."""
+    return msgspec.json.encode(record)
+
+
+def encode_pretty(record: Any) -> bytes:
+    """A record as indented UTF-8 JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    """JSON as a record of type `kind`.
+
+    Raises: ValueError that names the path of the wrong value (msgspec's `ValidationError` and `DecodeError` are ones).
+    """
+    return msgspec.json.decode(data, type=kind)
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """Builtins as a record of type `kind`. Raises: ValueError that names the path of the wrong value."""
+    return msgspec.convert(value, type=kind)

@@ -1,0 +1,95 @@
+"""Hashes that say what is the same: cases, workloads, series, configurations. Pure.
+
+An id is the first 16 hex digits of the SHA-256 of canonical JSON (sorted keys, no spaces, floats as Python writes them).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+from bench.records import Case, DeviceInfo, EngineHandle, LocalModel
+
+_NOT_MEASURED = ("name", "suite", "labels", "api_key_env")
+_NOT_CANONICAL_ARGS = frozenset({"port", "host", "log_file", "log_level", "verbosity", "api_key", "engine_python"})
+
+
+def digest(value: Any) -> str:
+    """16 hex digits that depend on nothing but the value."""
+    text = json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return str(value)
+    return value
+
+
+def case_id(case: Case) -> str:
+    """Hash of the resolved case without what is only for people (its name, suite and labels)."""
+    plain = _plain(case)
+    for name in _NOT_MEASURED:
+        del plain[name]
+    return digest(plain)
+
+
+def workload_id(case: Case, dataset_hash: str | None = None) -> str:
+    """Hash of load, lengths, dataset, seed and sampling. Known before anything starts: a synthetic dataset is its own
+    description, a file is its content's hash.
+    """
+    return digest(
+        {
+            "load": case.load,
+            "input": case.input_tokens,
+            "output": case.output_tokens,
+            "exact": case.exact_lengths,
+            "dataset": dataset_hash or case.dataset,
+            "protocol": case.protocol,
+            "seed": case.seed,
+            "sampling": case.sampling,
+        }
+    )
+
+
+def trial_id(run_id: str, case: str, repeat: int, role: str) -> str:
+    """Hash of run, case, repeat and role."""
+    return digest([run_id, case, repeat, role])
+
+
+def series_id(case: Case, workload: str, model: LocalModel | None, engine: EngineHandle, devices: tuple[DeviceInfo, ...]) -> str:
+    """Hash of what stays the same along a time axis: workload, weights, precision, engine, canonical args, devices."""
+    boards = sorted(f"{d.name}|{d.power_limit_w}" for d in devices if d.scope in ("accelerator", "module"))
+    return digest(
+        {
+            "workload": workload,
+            "model": case.model,
+            "weights": model.weights_sha256 if model else None,
+            "precision": engine.precision or case.precision,
+            "engine": engine.name,
+            "args": {k: v for k, v in case.engine_args.items() if k not in _NOT_CANONICAL_ARGS},
+            "boards": boards,
+        }
+    )
+
+
+def config_id(series: str, engine: EngineHandle, devices: tuple[DeviceInfo, ...]) -> str:
+    """Hash of a series plus what moves in time: engine version and build, effective settings, drivers."""
+    drivers = sorted({f"{d.vendor}|{d.driver}" for d in devices if d.scope in ("accelerator", "module")})
+    return digest(
+        {
+            "series": series,
+            "version": engine.version,
+            "build": engine.build,
+            "settings": engine.settings,
+            "drivers": drivers,
+        }
+    )

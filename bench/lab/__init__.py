@@ -1,0 +1,1 @@
+"""What composes trials: sweeps, A/B pairs, executors. Empty until the first of them lands."""

@@ -1,0 +1,1 @@
+"""A mock engine with an exact schedule, and its own truth."""

@@ -1,0 +1,274 @@
+"""What the trial loop needs from the outside, one protocol each. Adapters live in `runners`, `probes`, `load`, `store` and
+`models`; `cli` wires them together. `session` sees only this page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from bench.records import (
+    Case,
+    DeviceInfo,
+    EngineHandle,
+    EventLog,
+    LoadProgress,
+    LoadResult,
+    LocalModel,
+    Measured,
+    Placement,
+    ProbeProblem,
+    Reading,
+    Target,
+    Telemetry,
+    TrialKey,
+    TrialRecord,
+    Window,
+)
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+BytesProgress = Callable[[str, int, int | None], None]
+"""Called with (what, bytes done, bytes in all or None)."""
+
+
+class ModelSource(Protocol):
+    """Where weights come from."""
+
+    def fetch(self, name: str, source: str | None, progress: BytesProgress) -> LocalModel:
+        """The weights on this disk, downloaded if need be. `source` overrides the catalogue.
+
+        Raises: ModelError, UsageError (unknown model).
+        """
+        ...
+
+
+# --- engines ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """What a runner gets. `work_dir` is a private folder for the engine's log and files; `cases` are all points that this one
+    engine start must serve (their largest batch and lengths size its slots and context).
+    """
+
+    cases: tuple[Case, ...]
+    model: LocalModel | None
+    placement: Placement
+    work_dir: Path
+    start_timeout_s: float
+
+    @property
+    def case(self) -> Case:
+        """The first point: all of them share model, precision, engine and engine arguments."""
+        return self.cases[0]
+
+
+class Engine(Protocol):
+    """A running engine. Leaving its `with` block stops it and all that it started."""
+
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def handle(self) -> EngineHandle: ...
+
+    def failure(self) -> str | None:
+        """None while it lives; otherwise in plain words how it ended (exit status or signal, and the likely cause)."""
+        ...
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The engine's own last words; empty for an attached endpoint."""
+        ...
+
+    def server_metrics(self) -> dict[str, float]:
+        """A snapshot of the engine's own counters under the project's names (`prompt_tokens_total`,
+        `prompt_tokens_cached_total`, `generation_tokens_total`, `requests_running`, `requests_waiting`, `kv_cache_util`,
+        ...); empty where it has none. Never raises for a missing endpoint.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+class Runner(Protocol):
+    """Launches one kind of engine."""
+
+    name: str
+
+    needs_model: bool
+    """False for endpoints and engines that bring their own model: then no weights are fetched."""
+
+    def check(self, case: Case) -> None:
+        """Refuse before anything is downloaded or started. Raises: EngineMissing, UsageError (precision, arguments)."""
+        ...
+
+    def start(self, request: StartRequest) -> Engine:
+        """Start and wait until it answers. Raises: EngineMissing, EngineStartError (with the log's tail), TargetError."""
+        ...
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """One trial's load. `salt` makes the prompts of this trial unlike those of any other (workload, repeat, run nonce).
+    `spill_dir` is where raw events go while it runs.
+    """
+
+    case: Case
+    target: Target
+    salt: str
+    spill_dir: Path
+
+
+class LoadGenerator(Protocol):
+    """Drives a target in processes of its own."""
+
+    def run(
+        self,
+        plan: LoadPlan,
+        on_progress: Callable[[LoadProgress], None],
+        should_stop: Callable[[], str | None],
+    ) -> LoadResult:
+        """Warm up, measure, drain, parse. `should_stop` is asked a few times a second; a text ends the load early and is
+        kept as the reason (the log then holds what was seen so far).
+
+        Raises: TargetError (refused, 401, 404 before any load), LoadError (a worker died).
+        """
+        ...
+
+
+# --- devices ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What a probe found: devices it can read, and what is present but unreadable with the fix."""
+
+    devices: tuple[DeviceInfo, ...] = ()
+    problems: tuple[ProbeProblem, ...] = ()
+
+
+class Probe(Protocol):
+    """Reads one vendor's devices, never sets anything. Lives in a child process of its own: it may hang or crash."""
+
+    name: str
+
+    def discover(self) -> Discovery:
+        """Find devices. Never raises for a missing vendor: that is an empty `Discovery`."""
+        ...
+
+    def watch(self, pids: Iterable[int]) -> Discovery:
+        """From now on also observe these process trees (only `cpu` does); returns the devices that this adds."""
+        ...
+
+    def sample(self, uid: str) -> Reading:
+        """One reading. Raises: ProbeError for this device only."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the vendor library."""
+        ...
+
+
+class ProbeStream(Protocol):
+    """One probe's child process, seen from the harness."""
+
+    def discovery(self) -> Discovery: ...
+
+    def watch(self, pids: Iterable[int]) -> None: ...
+
+    def drain(self) -> list[Reading]:
+        """Readings that have arrived since the last call."""
+        ...
+
+    def ended(self) -> str | None:
+        """Why the stream ended before it was closed; None while it lives."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ProbeHost(Protocol):
+    """Opens probe children by name."""
+
+    def names(self) -> tuple[str, ...]:
+        """The probes worth opening on this host."""
+        ...
+
+    def open(self, name: str, period_s: float) -> ProbeStream:
+        """Start a probe child that samples every `period_s`. A probe that can't start is a stream that has ended."""
+        ...
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+class OpenTrial(Protocol):
+    """A trial being written under `.partial/`."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    def save(self, record: TrialRecord, log: EventLog | None, telemetry: Telemetry | None) -> Path:
+        """Write Parquet and JSON, hash them, rename into place; returns the shard's folder. Raises: StoreError."""
+        ...
+
+
+class TrialStore(Protocol):
+    """Where trials go."""
+
+    def begin(self, key: TrialKey, case: Case) -> OpenTrial:
+        """Raises: StoreError (read-only folder, disk full)."""
+        ...
+
+
+# --- the person -------------------------------------------------------------------------------------------------------
+
+
+class Observer(Protocol):
+    """Told what happens, for the terminal. Every method returns at once."""
+
+    def phase(self, name: str, detail: str = "") -> None:
+        """A phase begins: pull, start, idle, warmup, measure, drain, save."""
+        ...
+
+    def bytes_done(self, what: str, done: int, total: int | None) -> None: ...
+
+    def load(self, progress: LoadProgress, power_w: float | None, seconds_left: float | None) -> None: ...
+
+    def trial_done(self, record: TrialRecord) -> None: ...
+
+    def note(self, message: str) -> None:
+        """Something a person should know, not an error."""
+        ...
+
+
+Analyse = Callable[[Case, LoadResult, Telemetry, Mapping[str, float], Mapping[str, float]], Measured]
+"""The timing core, as the session calls it: case, load, telemetry, engine metrics before and after."""
+
+__all__ = [
+    "Analyse",
+    "BytesProgress",
+    "Discovery",
+    "Engine",
+    "LoadGenerator",
+    "LoadPlan",
+    "ModelSource",
+    "Observer",
+    "OpenTrial",
+    "Probe",
+    "ProbeHost",
+    "ProbeStream",
+    "Runner",
+    "StartRequest",
+    "TrialStore",
+    "Window",
+]

@@ -1,0 +1,562 @@
+"""The nouns of the lab: frozen records that flow between the layers. No clock, no file, no network here.
+
+In columns (`EventLog`, `ReadingSeries`) a missing stamp or count is `MISSING` (-1: a monotonic stamp or a count is never
+negative) and a missing float is NaN; in records and in storage missing is `None`/NULL. Zero always means a measured zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+SCHEMA_VERSION = 1
+"""Version of `trial.json` and of the Parquet columns. Raised when the meaning of a stored value changes."""
+
+MISSING = -1
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+Scalar = str | int | float | bool | None
+
+
+# --- what is to be measured -------------------------------------------------------------------------------------------
+
+
+class Profile(StrEnum):
+    """How strict the validity rules are: seconds for CI, a night, or something to publish."""
+
+    SMOKE = "smoke"
+    NIGHTLY = "nightly"
+    OFFICIAL = "official"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthSpec:
+    """A distribution of token counts. `fixed`: always `mean`; `uniform`: mean*(1 +- spread); `normal`, `lognormal`:
+    standard deviation `spread`*mean.
+    """
+
+    dist: Literal["fixed", "uniform", "normal", "lognormal"] = "fixed"
+    mean: int
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSpec:
+    """How requests arrive. Closed loop: `batch_size` requests in flight. Open loop: `request_rate` per second
+    (None with `arrivals` burst: all at once), `max_concurrency` caps what is in flight. `num_prompts` makes the job
+    count-bound.
+    """
+
+    kind: Literal["closed", "open"]
+    batch_size: int | None = None
+    request_rate: float | None = None
+    arrivals: Literal["constant", "poisson", "gamma", "burst"] | None = None
+    burstiness: float | None = None
+    max_concurrency: int | None = None
+    num_prompts: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """Decoding settings sent with each request."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    ignore_eos: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """A latency limit that a request must meet to count as goodput: `metric` is ttft, tpot or e2e; `limit_ms` in ms."""
+
+    metric: Literal["ttft", "tpot", "e2e"]
+    limit_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One fully resolved point: nothing in it is a default that could change later. Immutable.
+
+    `name`, `suite` and `labels` are for people and take no part in `case_id` (see `bench.identity`).
+    """
+
+    name: str
+    suite: str
+    model: str
+    model_source: str | None
+    precision: str | None
+    engine: str
+    engine_args: dict[str, Scalar] = field(default_factory=dict)
+    base_url: str | None = None
+    api_key_env: str | None = None
+    protocol: Literal["openai-chat", "openai-completions"] = "openai-chat"
+    devices: tuple[str, ...] = ()
+    load: LoadSpec
+    input_tokens: LengthSpec
+    output_tokens: LengthSpec
+    exact_lengths: bool = False
+    dataset: str = "synthetic"
+    seed: int = 0
+    sampling: Sampling = field(default_factory=Sampling)
+    duration_s: float
+    warmup_s: float
+    grace_s: float
+    request_timeout_s: float
+    idle_s: float
+    repeats: int
+    profile: Profile
+    slos: tuple[Slo, ...] = ()
+    client_workers: int | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+# --- where it runs ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """The numbers of a model that roofline maths needs; None where unknown."""
+
+    parameters: int | None = None
+    layers: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    hidden: int | None = None
+    vocab: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalModel:
+    """Weights on this disk. `path` is a file (GGUF) or a folder; `weights_sha256` covers every weight byte, None when
+    not hashed (with `weights_reason`).
+    """
+
+    name: str
+    source: str
+    path: str
+    format: Literal["gguf", "safetensors", "other"]
+    size_b: int
+    weights_sha256: str | None
+    weights_reason: str | None = None
+    licence: str | None = None
+    shape: ModelShape = field(default_factory=ModelShape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The boards of a case: their uids as the probes name them, and the variables that show only them to an engine."""
+
+    device_uids: tuple[str, ...] = ()
+    visibility_env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to send load, always a URL. `api_key_env` is the *name* of the variable that holds the key, never the key.
+
+    `token_ids`: prompts may be sent as token ids (exact lengths), drawn below `vocab_size`.
+    """
+
+    base_url: str
+    protocol: Literal["openai-chat", "openai-completions"]
+    model: str
+    api_key_env: str | None = None
+    token_ids: bool = False
+    vocab_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineHandle:
+    """A running engine, as the probes and the store need it. `pids` are the roots of its process trees on this host,
+    empty for an attached endpoint. `settings` are read back from the engine where it tells them.
+    """
+
+    name: str
+    version: str | None
+    build: str | None
+    command: tuple[str, ...]
+    env: dict[str, str]
+    pids: tuple[int, ...]
+    settings: dict[str, Scalar]
+    precision: str | None
+    start_s: float | None
+    log_path: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostInfo:
+    """The machine: `host_id` is a hash, no name or address is kept."""
+
+    host_id: str
+    system: str
+    release: str
+    machine: str
+    cpu_model: str | None
+    cpu_count: int
+    memory_b: int
+    python: str
+
+
+# --- what was measured: load ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockAnchor:
+    """The same moment on two clocks [ns]: ties monotonic stamps to dates."""
+
+    monotonic_ns: int
+    wall_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """`[t0_ns, t1_ns)` on the monotonic clock: throughput and energy use the same one. `whole_job` windows are compared
+    only with their like.
+    """
+
+    t0_ns: int
+    t1_ns: int
+    kind: Literal["steady", "whole_job"] = "steady"
+
+    @property
+    def seconds(self) -> float:
+        """Length [s]."""
+        return (self.t1_ns - self.t0_ns) / 1e9
+
+
+class Outcome(IntEnum):
+    """How a request ended. Only `OK` counts as a success."""
+
+    OK = 0
+    CONNECT = 1
+    """The connection could not be made, or was reset before any byte of the answer."""
+    HTTP = 2
+    """An HTTP status other than 200."""
+    STREAM_ERROR = 3
+    """HTTP 200 whose stream carries an error object."""
+    TRUNCATED = 4
+    """The stream ended with neither a finish reason nor `[DONE]`, or the connection broke in mid-answer."""
+    EMPTY = 5
+    """A complete answer without any token where tokens were asked for."""
+    PROTOCOL = 6
+    """Bytes that are not HTTP, SSE or JSON."""
+    TIMEOUT = 7
+    """No end within `request_timeout_s`."""
+    CANCELLED = 8
+    """Cut off by us: the grace ended, or the run was stopped."""
+
+
+class ChunkKind(IntEnum):
+    """What a content chunk carries."""
+
+    CONTENT = 0
+    REASONING = 1
+    REFUSAL = 2
+    TOOL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLog:
+    """What the load generator saw, in columns: the only source of every latency and throughput number.
+
+    Requests (length n, in order of `sent_ns`; stamps [ns], `MISSING` where the thing never happened):
+      `scheduled_ns` intended send time (open loop; MISSING in closed loop), `sent_ns` first byte handed to the kernel,
+      `opened_ns` response headers complete, `closed_ns` response complete or given up; `outcome` an `Outcome`;
+      `http_status`; `input_requested`, `output_requested` lengths asked for; `input_tokens`, `output_tokens`,
+      `cached_tokens`, `reasoning_tokens` from the server's `usage` (MISSING where it gave none); `finish_reason`, `error`
+      per request or None; `worker` that sent it.
+    Content chunks (length m, grouped by request in request order, then in time order): `chunk_request` index into the
+      requests, `chunk_ns` stamp of the read that completed it, `chunk_kind` a `ChunkKind`, `chunk_tokens` tokens in it
+      when the server says so (ids, cumulative usage) else MISSING, `chunk_bytes` UTF-8 bytes of its text.
+    """
+
+    scheduled_ns: IntArray
+    sent_ns: IntArray
+    opened_ns: IntArray
+    closed_ns: IntArray
+    outcome: IntArray
+    http_status: IntArray
+    input_requested: IntArray
+    output_requested: IntArray
+    input_tokens: IntArray
+    output_tokens: IntArray
+    cached_tokens: IntArray
+    reasoning_tokens: IntArray
+    worker: IntArray
+    finish_reason: tuple[str | None, ...]
+    error: tuple[str | None, ...]
+    chunk_request: IntArray
+    chunk_ns: IntArray
+    chunk_kind: IntArray
+    chunk_tokens: IntArray
+    chunk_bytes: IntArray
+
+    def __len__(self) -> int:
+        return len(self.sent_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientHealth:
+    """The load generator's judgement of itself, over the window. None where it could not be told.
+
+    `send_lag_*`: sent - scheduled (open loop), or refill delay after a completion (closed loop) [ms].
+    `loop_lag_p99_ms`: how late a heartbeat timer fires. `coalesced_read_share`: reads that held more than one content
+    event. `cpu_share`: CPU seconds per wall second of the busiest worker. `in_flight_*`: concurrency really reached.
+    """
+
+    workers: int
+    send_lag_p50_ms: float | None
+    send_lag_p99_ms: float | None
+    loop_lag_p99_ms: float | None
+    coalesced_read_share: float | None
+    cpu_share: float | None
+    in_flight_asked: int | None
+    in_flight_reached: int
+    loop: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProgress:
+    """A glance at running load, for the terminal only. `phase` is warmup, measure or drain."""
+
+    phase: Literal["warmup", "measure", "drain"]
+    elapsed_s: float
+    in_flight: int
+    completed: int
+    failed: int
+    chunks_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """Everything that a load generator hands back. `window` is None if it was stopped before `t0`."""
+
+    log: EventLog
+    window: Window | None
+    health: ClientHealth
+    dataset_hash: str
+    interrupted: bool = False
+    prompts_recycled: bool = False
+
+
+# --- what was measured: devices ---------------------------------------------------------------------------------------
+
+Scope = Literal["accelerator", "module", "cpu_package", "dram", "node", "process"]
+Quality = Literal["measured", "modelled", "simulated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorInfo:
+    """Where a quantity comes from: vendor call or file, raw unit, averaging window, and what was measured at start."""
+
+    api: str
+    unit: str
+    averaging_window_s: float | None = None
+    update_period_s: float | None = None
+    call_cost_s: float | None = None
+    gain_error: float | None = None
+    """Relative gain error of the sensor (0.05 = 5% of reading), None where no source gives one."""
+    wrap_j: float | None = None
+    """Joules at which a counter wraps; None where it does not, or is not known to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """One measured domain: an accelerator board, a CPU package, its DRAM, or the engine's own process tree.
+
+    `uid` is stable across tools and reboots (board UUID, else PCI address). `board` groups domains of one physical board;
+    `covers` names the uids whose power this domain's reading includes. `power`/`energy` are None where the domain has no
+    such sensor, and then `power_reason` says why. `reasons` maps any other missing quantity to its reason.
+    """
+
+    uid: str
+    probe: str
+    vendor: str
+    name: str
+    index: int
+    scope: Scope
+    quality: Quality = "measured"
+    board: str | None = None
+    covers: tuple[str, ...] = ()
+    pci: str | None = None
+    driver: str | None = None
+    memory_total_b: int | None = None
+    power_limit_w: float | None = None
+    power: SensorInfo | None = None
+    energy: SensorInfo | None = None
+    power_reason: str | None = None
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeProblem:
+    """Something present but unreadable, with the fix: shown by `bench devices` and `bench doctor`."""
+
+    probe: str
+    subject: str
+    problem: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One sample of one domain with the monotonic clock before and after the call. Missing is None, never 0.
+
+    `throttle`: standard names of active limits (`sw_power_cap`, `hw_thermal`, ...), empty when none is active, None when
+    unknown.
+    """
+
+    uid: str
+    before_ns: int
+    after_ns: int
+    power_w: float | None = None
+    energy_j: float | None = None
+    memory_used_b: int | None = None
+    utilisation: float | None = None
+    """Busy share in [0, 1]; for a process tree: CPU seconds per wall second per core of the host."""
+    temperature_c: float | None = None
+    clock_mhz: float | None = None
+    throttle: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEnd:
+    """A telemetry stream that stopped early (hung, crashed, lost) and why."""
+
+    probe: str
+    at_ns: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """All readings of a trial. `period_s` is the polling period asked for. `idle` is the window measured before the engine
+    started, `resident` the one with the model loaded and no load; None where not taken.
+    """
+
+    devices: tuple[DeviceInfo, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    ends: tuple[StreamEnd, ...] = ()
+    problems: tuple[ProbeProblem, ...] = ()
+    period_s: float = 0.1
+    idle: Window | None = None
+    resident: Window | None = None
+    idle_readings: tuple[Reading, ...] = ()
+
+
+# --- what it means ----------------------------------------------------------------------------------------------------
+
+Group = Literal["all", "throughput", "latency", "energy", "memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a trial, or a group of its metrics, is not to be trusted (`invalid`) or to be read with care (`warning`)."""
+
+    code: str
+    group: Group
+    severity: Literal["invalid", "warning"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One number, or one distribution, with its unit. `value` for scalars; `p50`.. for distributions. `low`/`high` bound
+    the headline (value or p50) at 95%. When it is undefined every number is None and `reason` says why.
+    """
+
+    name: str
+    unit: str
+    value: float | None = None
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    p99_low: float | None = None
+    p99_high: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    reason: str | None = None
+    source: str | None = None
+    """Where counts come from when that matters: `usage`, `ids`, `chunks`, `spread_by_bytes`; or the energy method."""
+
+
+class Status(StrEnum):
+    """Of a trial. Only `valid` ones are compared; a valid trial may carry warnings."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What the timing core says of a trial."""
+
+    metrics: dict[str, Metric]
+    reasons: tuple[Reason, ...]
+    energy_scope: Scope | None
+
+    @property
+    def status(self) -> Status:
+        """Invalid as soon as the throughput, latency or whole of it is; an energy reason only nulls the J metrics."""
+        bad = any(r.severity == "invalid" and r.group in ("all", "throughput", "latency") for r in self.reasons)
+        return Status.INVALID if bad else Status.VALID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialKey:
+    """Which trial of which run."""
+
+    run_id: str
+    trial_id: str
+    case_id: str
+    workload_id: str
+    repeat: int
+    role: str = "measure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRecord:
+    """`trial.json`: everything needed to recompute and to rerun one trial."""
+
+    schema_version: int = SCHEMA_VERSION
+    bench_version: str
+    key: TrialKey
+    status: Status
+    reasons: tuple[Reason, ...]
+    error: str | None
+    case: Case
+    series_id: str | None
+    config_id: str | None
+    engine: EngineHandle | None
+    model: LocalModel | None
+    target: Target | None
+    host: HostInfo
+    devices: tuple[DeviceInfo, ...]
+    problems: tuple[ProbeProblem, ...]
+    stream_ends: tuple[StreamEnd, ...]
+    health: ClientHealth | None
+    window: Window | None
+    idle: Window | None
+    resident: Window | None
+    started: ClockAnchor
+    ended: ClockAnchor
+    energy_scope: Scope | None
+    metrics: dict[str, Metric]
+    engine_metrics_before: dict[str, float] = field(default_factory=dict)
+    engine_metrics_after: dict[str, float] = field(default_factory=dict)
+    dataset_hash: str | None = None
+    telemetry_period_s: float | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    """sha256 of each sibling file."""
+    extra: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""The trial loop (prepare, idle, start, warm up, measure, drain, save). Sees only `bench.ports`."""

@@ -1,0 +1,1 @@
+"""Quantiles, intervals and Student's t. Pure numpy."""

@@ -1,0 +1,1 @@
+"""Shards (the truth) and `lab.duckdb` (a cache of them)."""

@@ -1,0 +1,1 @@
+"""Events and readings to metrics, energy and validity. Pure."""
