@@ -1,1 +1,5 @@
-"""Where weights come from."""
+"""Where weights come from: the model store and what it can tell of cached models."""
+
+from bench.models.store import CachedModel, ModelStore
+
+__all__ = ["CachedModel", "ModelStore"]
