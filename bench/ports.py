@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,6 @@ from bench.records import (
     LoadProgress,
     LoadResult,
     LocalModel,
-    Measured,
     Placement,
     ProbeProblem,
     Reading,
@@ -38,8 +37,9 @@ BytesProgress = Callable[[str, int, int | None], None]
 class ModelSource(Protocol):
     """Where weights come from."""
 
-    def fetch(self, name: str, source: str | None, progress: BytesProgress) -> LocalModel:
-        """The weights on this disk, downloaded if need be. `source` overrides the catalogue.
+    def fetch(self, name: str, source: str | None, progress: BytesProgress, *, precision: str | None = None) -> LocalModel:
+        """The weights on this disk, downloaded if need be. `source` overrides the catalogue; `precision` chooses among the
+        catalogue's sources of one model.
 
         Raises: ModelError, UsageError (unknown model).
         """
@@ -84,10 +84,11 @@ class Engine(Protocol):
         """The engine's own last words; empty for an attached endpoint."""
         ...
 
-    def server_metrics(self) -> dict[str, float]:
+    def server_metrics(self, window: Window | None = None) -> dict[str, float]:
         """A snapshot of the engine's own counters under the project's names (`prompt_tokens_total`,
         `prompt_tokens_cached_total`, `generation_tokens_total`, `requests_running`, `requests_waiting`, `kv_cache_util`,
-        ...); empty where it has none. Never raises for a missing endpoint.
+        ...); with a `window`, also what only a window has (the mock engine's schedule lag, `mock_lag_p99_ms`). Empty where
+        it has none. Never raises for a missing endpoint.
         """
         ...
 
@@ -249,26 +250,3 @@ class Observer(Protocol):
     def note(self, message: str) -> None:
         """Something a person should know, not an error."""
         ...
-
-
-Analyse = Callable[[Case, LoadResult, Telemetry, Mapping[str, float], Mapping[str, float]], Measured]
-"""The timing core, as the session calls it: case, load, telemetry, engine metrics before and after."""
-
-__all__ = [
-    "Analyse",
-    "BytesProgress",
-    "Discovery",
-    "Engine",
-    "LoadGenerator",
-    "LoadPlan",
-    "ModelSource",
-    "Observer",
-    "OpenTrial",
-    "Probe",
-    "ProbeHost",
-    "ProbeStream",
-    "Runner",
-    "StartRequest",
-    "TrialStore",
-    "Window",
-]

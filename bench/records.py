@@ -533,26 +533,26 @@ class TrialRecord:
     bench_version: str
     key: TrialKey
     status: Status
-    reasons: tuple[Reason, ...]
-    error: str | None
+    reasons: tuple[Reason, ...] = ()
+    error: str | None = None
     case: Case
-    series_id: str | None
-    config_id: str | None
-    engine: EngineHandle | None
-    model: LocalModel | None
-    target: Target | None
+    series_id: str | None = None
+    config_id: str | None = None
+    engine: EngineHandle | None = None
+    model: LocalModel | None = None
+    target: Target | None = None
     host: HostInfo
-    devices: tuple[DeviceInfo, ...]
-    problems: tuple[ProbeProblem, ...]
-    stream_ends: tuple[StreamEnd, ...]
-    health: ClientHealth | None
-    window: Window | None
-    idle: Window | None
-    resident: Window | None
+    devices: tuple[DeviceInfo, ...] = ()
+    problems: tuple[ProbeProblem, ...] = ()
+    stream_ends: tuple[StreamEnd, ...] = ()
+    health: ClientHealth | None = None
+    window: Window | None = None
+    idle: Window | None = None
+    resident: Window | None = None
     started: ClockAnchor
     ended: ClockAnchor
-    energy_scope: Scope | None
-    metrics: dict[str, Metric]
+    energy_scope: Scope | None = None
+    metrics: dict[str, Metric] = field(default_factory=dict)
     engine_metrics_before: dict[str, float] = field(default_factory=dict)
     engine_metrics_after: dict[str, float] = field(default_factory=dict)
     dataset_hash: str | None = None

@@ -1,0 +1,147 @@
+"""`bench doctor`: what this machine can and can't do, and the next step for each thing that it can't."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import click
+import psutil
+
+from bench import __version__, plugins, suite
+from bench.cli.options import results_option
+from bench.errors import BenchError
+from bench.probes.host import ChildProbeHost
+from bench.units import format_bytes
+
+_LEAST_FREE_B = 2 << 30
+_PACKAGES = ("duckdb", "httptools", "numpy", "uvloop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at. `fix` is what to type or change when it isn't well."""
+
+    area: Literal["machine", "client", "engine", "device", "results"]
+    subject: str
+    state: Literal["ok", "absent", "problem"]
+    detail: str
+    fix: str | None = None
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@results_option
+def doctor(as_json: bool, results: Path) -> int:
+    """Say what this machine can and can't do, and how to mend it."""
+    findings = [*_machine(), *_client(), *_engines(), *_devices(), *_results(results)]
+    if as_json:
+        click.echo(json.dumps({"version": __version__, "findings": [asdict(finding) for finding in findings]}))
+        return 0
+    mark = {"ok": "ok      ", "absent": "-       ", "problem": "PROBLEM "}
+    for finding in findings:
+        click.echo(f"{mark[finding.state]}{finding.area:8} {finding.subject}: {finding.detail}")
+        if finding.fix:
+            click.echo(f"{'':17}next: {finding.fix}")
+    return 0
+
+
+def _machine() -> Iterator[Finding]:
+    memory = psutil.virtual_memory()
+    yield Finding(
+        area="machine",
+        subject="host",
+        state="ok",
+        detail=f"{platform.system()} {platform.machine()}, {psutil.cpu_count()} cores, "
+        f"{format_bytes(memory.available)} of {format_bytes(memory.total)} memory free, Python {platform.python_version()}",
+    )
+    if hasattr(os, "getloadavg"):
+        load, cores = os.getloadavg()[0], psutil.cpu_count() or 1
+        busy = load > 0.5 * cores
+        yield Finding(
+            area="machine",
+            subject="load",
+            state="problem" if busy else "ok",
+            detail=f"{load:.1f} processes running on {cores} cores over the last minute",
+            fix="stop what else runs here: it will be measured too" if busy else None,
+        )
+
+
+def _client() -> Iterator[Finding]:
+    for name in _PACKAGES:
+        try:
+            yield Finding(area="client", subject=name, state="ok", detail=version(name))
+        except PackageNotFoundError:
+            yield Finding(area="client", subject=name, state="problem", detail="not installed", fix=f"pip install {name}")
+    if platform.system() != "Windows":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = hard if hard != resource.RLIM_INFINITY else 1 << 20
+        short = most < 4096
+        yield Finding(
+            area="client",
+            subject="open files",
+            state="problem" if short else "ok",
+            detail=f"up to {most} (now {soft}): one connection a request in flight",
+            fix="raise the hard limit, for example ulimit -Hn 65536 as root" if short else None,
+        )
+
+
+def _engines() -> Iterator[Finding]:
+    """Ask each runner whether it could start, with a case that asks for nothing special."""
+    for name in plugins.names("bench.runners"):
+        options = {"engine": name, "model": "any"}
+        if name == "openai":
+            options["base_url"] = "http://127.0.0.1:8000"
+        try:
+            plugins.load("bench.runners", name)().check(suite.from_options(options)[0])
+        except BenchError as error:
+            yield Finding(area="engine", subject=name, state="absent", detail=str(error), fix=error.hint)
+        else:
+            yield Finding(area="engine", subject=name, state="ok", detail="can be used")
+
+
+def _devices() -> Iterator[Finding]:
+    host = ChildProbeHost()
+    for name in host.names():
+        stream = host.open(name, 0.1)
+        try:
+            found = stream.discovery()
+        finally:
+            stream.close()
+        for device in found.devices:
+            sensor = device.energy or device.power
+            detail = f"{device.name}, {device.scope}, power through {sensor.api}" if sensor else f"{device.name}, {device.scope}"
+            yield Finding(area="device", subject=device.uid, state="ok", detail=detail, fix=device.power_reason)
+        for problem in found.problems:
+            yield Finding(area="device", subject=problem.subject, state="problem", detail=problem.problem, fix=problem.fix)
+
+
+def _results(results: Path) -> Iterator[Finding]:
+    existing = next(folder for folder in (results.absolute(), *results.absolute().parents) if folder.exists())
+    free_b = shutil.disk_usage(existing).free
+    writable = os.access(existing, os.W_OK) and existing.is_dir()
+    if not writable:
+        yield Finding(
+            area="results",
+            subject=str(results),
+            state="problem",
+            detail="can't be written",
+            fix="choose another folder with --results DIR or BENCH_RESULTS",
+        )
+    short = free_b < _LEAST_FREE_B
+    yield Finding(
+        area="results",
+        subject="disk",
+        state="problem" if short else "ok",
+        detail=f"{format_bytes(free_b)} free",
+        fix="free some space: a long run with many streams writes gigabytes" if short else None,
+    )

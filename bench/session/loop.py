@@ -1,0 +1,216 @@
+"""The trial loop: prepare, idle, start, then warm up, measure, drain and save each trial. Start reading here."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.clock import SYSTEM, Clock
+from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, BenchError, EngineDied, InterruptedRun, StoreError, UsageError
+from bench.ports import Engine, LoadGenerator, ModelSource, Observer, ProbeHost, Runner, StartRequest, TrialStore
+from bench.records import Case, DeviceInfo, HostInfo, LocalModel, Placement, Status, TrialRecord, Window
+from bench.session.boards import Place, accelerators, measured_domains
+from bench.session.groups import EngineGroup, engine_groups
+from bench.session.host import host_info
+from bench.session.interrupts import Interrupts
+from bench.session.telemetry import Baselines, TelemetrySupervisor
+from bench.session.trial import TrialSetting, failed_trial, run_trial
+
+_MOST_DEATHS = 2
+"""Engine deaths in a row after which the rest of a group is not tried: a third would tell nothing new."""
+
+
+def new_run_id() -> str:
+    """`20261130T170102Z-3fa9c1`: sorts by time, unique across hosts."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
+
+
+@dataclass(slots=True)
+class RunOutcome:
+    """What a run gave: finished trials, and the exit code that sums them up."""
+
+    run_id: str
+    records: list[TrialRecord] = field(default_factory=list)
+    errors: list[BenchError] = field(default_factory=list)
+    interrupted: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted; 4 something is missing; 1 a trial failed or is invalid; else 0."""
+        if self.interrupted:
+            return EXIT_INTERRUPTED
+        if self.errors:
+            return max(error.exit_code for error in self.errors)
+        return EXIT_OK if all(r.status is Status.VALID for r in self.records) else EXIT_FAILED
+
+
+@dataclass(slots=True, kw_only=True)
+class _Todo:
+    """What is left of an engine group."""
+
+    group: EngineGroup
+    runner: Runner
+    trials: list[tuple[Case, int]]
+    model: LocalModel | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Runs cases through ports. Knows no engine, no vendor, no file format."""
+
+    run_id: str
+    runners: Callable[[str], Runner]
+    models: ModelSource
+    load: LoadGenerator
+    probes: ProbeHost
+    store: TrialStore
+    observer: Observer
+    interrupts: Interrupts
+    place: Place
+    work_root: Path
+    clock: Clock = SYSTEM
+    period_s: float = 0.1
+    start_timeout_s: float = 600.0
+
+    def run(self, cases: Sequence[Case]) -> RunOutcome:
+        """Every repeat of every case. Trials that fail are kept as failed; what was finished before an interruption stays.
+
+        Raises: UsageError before anything is started.
+        """
+        outcome = RunOutcome(run_id=self.run_id)
+        groups = engine_groups(cases)
+        refused = [self._refusal(group) for group in groups]
+        try:
+            for number, (group, error) in enumerate(zip(groups, refused, strict=True)):
+                if error is None:
+                    self._run_group(group, number, outcome)
+                else:
+                    self._fail(group.trials(), error, outcome)
+        except InterruptedRun as stop:
+            outcome.interrupted = str(stop)
+        except StoreError as error:  # nothing more can be kept: say so, with what is safe already
+            outcome.errors.append(error)
+        return outcome
+
+    def _refusal(self, group: EngineGroup) -> BenchError | None:
+        """Why a group can't run here, asked before anything is downloaded. Raises: UsageError."""
+        runner = self.runners(group.first.engine)
+        try:
+            for case in group.cases:
+                runner.check(case)
+        except UsageError:
+            raise
+        except BenchError as error:
+            return error
+        return None
+
+    def _run_group(self, group: EngineGroup, number: int, outcome: RunOutcome) -> None:
+        """One engine start (and restarts, should it die) for all trials of a group."""
+        todo = _Todo(group=group, runner=self.runners(group.first.engine), trials=group.trials())
+        deaths = 0
+        try:
+            todo.model = self._model(todo.runner, group.first)
+            while todo.trials and deaths < _MOST_DEATHS:
+                before = len(outcome.records)
+                died = self._serve(todo, self.work_root / f"engine-{number}-{before}", outcome)
+                survived = len(outcome.records) - before - 1 if died else 0
+                deaths = 1 if survived else deaths + 1
+            if todo.trials:
+                raise EngineDied(f"not tried: {group.first.engine} died {deaths} times in a row")
+        except (InterruptedRun, StoreError, UsageError):
+            raise
+        except BenchError as error:
+            self._fail(todo.trials, error, outcome)
+
+    def _model(self, runner: Runner, case: Case) -> LocalModel | None:
+        if not runner.needs_model:
+            return None
+        self.observer.phase("pull", case.model)
+        return self.models.fetch(case.model, case.model_source, self.observer.bytes_done, precision=case.precision)
+
+    def _serve(self, todo: _Todo, work_dir: Path, outcome: RunOutcome) -> bool:
+        """Start the engine and take trials off the list until none is left or the engine dies; True if it died."""
+        first = todo.group.first
+        attached = first.base_url is not None
+        telemetry = TelemetrySupervisor(self.probes, self.clock, self.period_s)
+        with ExitStack() as stack:
+            stack.callback(telemetry.close)
+            telemetry.open()
+            placement = self.place(telemetry.discovery().devices, first.devices)
+            idle = None if attached else self._rest(telemetry, "before start", first)
+            engine = stack.enter_context(self._start(todo, placement, work_dir))
+            telemetry.watch(engine.handle.pids)
+            resident = None if attached else self._rest(telemetry, "model resident", first)
+            telemetry.collect()
+            around = telemetry.around(idle) + telemetry.around(resident)
+            baselines = Baselines(idle=idle, resident=resident, readings=around)
+            setting = self._setting(todo, engine, telemetry, placement, baselines)
+            return self._trials(setting, engine, todo, outcome)
+
+    def _start(self, todo: _Todo, placement: Placement, work_dir: Path) -> Engine:
+        self.observer.phase("start", todo.group.first.engine)
+        work_dir.mkdir(parents=True)
+        return todo.runner.start(
+            StartRequest(
+                cases=todo.group.cases,
+                model=todo.model,
+                placement=placement,
+                work_dir=work_dir,
+                start_timeout_s=self.start_timeout_s,
+            )
+        )
+
+    def _trials(self, setting: TrialSetting, engine: Engine, todo: _Todo, outcome: RunOutcome) -> bool:
+        while todo.trials:
+            case, repeat = todo.trials.pop(0)
+            self.observer.phase("trial", f"{case.name}, repeat {repeat} of {case.repeats}")
+            record = run_trial(setting, engine, case, repeat)
+            outcome.records.append(record)
+            self.observer.trial_done(record)
+            if record.status is Status.INTERRUPTED:
+                raise InterruptedRun(record.error or "interrupted")
+            self.interrupts.check()
+            if engine.failure() is not None:
+                return True
+        return False
+
+    def _rest(self, telemetry: TelemetrySupervisor, detail: str, case: Case) -> Window | None:
+        """An idle window, where some device can tell its power or memory."""
+        devices = telemetry.discovery().devices
+        if case.idle_s <= 0 or not any(d.power or d.energy or d in accelerators(devices) for d in devices):
+            return None
+        self.observer.phase("idle", detail)
+        return telemetry.rest(case.idle_s)
+
+    def _setting(
+        self, todo: _Todo, engine: Engine, telemetry: TelemetrySupervisor, placement: Placement, baselines: Baselines
+    ) -> TrialSetting:
+        devices = telemetry.discovery().devices  # again: `watch` has added the engine's process tree
+        return TrialSetting(
+            run_id=self.run_id,
+            host=_host(devices),
+            model=todo.model,
+            devices=measured_domains(devices, placement, engine.handle, telemetry, baselines),
+            telemetry=telemetry,
+            baselines=baselines,
+            load=self.load,
+            store=self.store,
+            observer=self.observer,
+            interrupts=self.interrupts,
+            clock=self.clock,
+        )
+
+    def _fail(self, trials: Sequence[tuple[Case, int]], error: BenchError, outcome: RunOutcome) -> None:
+        outcome.errors.append(error)
+        for trial in trials:
+            record = failed_trial(run_id=self.run_id, store=self.store, host=_host(()), trial=trial, error=error)
+            outcome.records.append(record)
+            self.observer.trial_done(record)
+
+
+def _host(devices: Sequence[DeviceInfo]) -> HostInfo:
+    return host_info(device.uid for device in accelerators(devices))

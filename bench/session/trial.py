@@ -1,0 +1,244 @@
+"""One trial: load, readings, arithmetic, shard. Whatever happens, a shard is left."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import __version__, clock, identity, timing
+from bench.errors import BenchError, EngineDied, InterruptedRun
+from bench.ports import Engine, LoadGenerator, LoadPlan, Observer, TrialStore
+from bench.records import (
+    Case,
+    ClockAnchor,
+    DeviceInfo,
+    HostInfo,
+    LoadProgress,
+    LoadResult,
+    LocalModel,
+    Measured,
+    Status,
+    Telemetry,
+    TrialKey,
+    TrialRecord,
+)
+from bench.session.boards import accelerators
+from bench.session.interrupts import Interrupts
+from bench.session.telemetry import Baselines, TelemetrySupervisor
+
+_LOG_TAIL_LINES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSetting:
+    """What every trial of one engine start shares."""
+
+    run_id: str
+    host: HostInfo
+    model: LocalModel | None
+    devices: tuple[DeviceInfo, ...]
+    telemetry: TelemetrySupervisor
+    baselines: Baselines
+    load: LoadGenerator
+    store: TrialStore
+    observer: Observer
+    interrupts: Interrupts
+    clock: clock.Clock
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """A trial under way; filled as it goes, so that a failure at any point can be saved with all before it."""
+
+    setting: TrialSetting
+    engine: Engine
+    case: Case
+    key: TrialKey
+    folder: Path
+    started: ClockAnchor
+    status: Status | None = None
+    error: str | None = None
+    result: LoadResult | None = None
+    measured: Measured | None = None
+    telemetry: Telemetry | None = None
+    before: dict[str, float] = field(default_factory=dict)
+    after: dict[str, float] = field(default_factory=dict)
+
+
+def trial_key(run_id: str, case: Case, repeat: int) -> TrialKey:
+    """The ids of a trial, known before it starts."""
+    case_id = identity.case_id(case)
+    return TrialKey(
+        run_id=run_id,
+        trial_id=identity.trial_id(run_id, case_id, repeat, "measure"),
+        case_id=case_id,
+        workload_id=identity.workload_id(case),
+        repeat=repeat,
+    )
+
+
+def run_trial(setting: TrialSetting, engine: Engine, case: Case, repeat: int) -> TrialRecord:
+    """Measure one repeat and save it. A failing engine or client gives a failed record, not an exception.
+
+    Raises: StoreError when it can't be saved.
+    """
+    key = trial_key(setting.run_id, case, repeat)
+    started = clock.anchor(setting.clock)
+    trial = setting.store.begin(key, case)
+    attempt = _Attempt(setting=setting, engine=engine, case=case, key=key, folder=trial.folder, started=started)
+    spill = trial.folder / "telemetry.jsonl"
+    setting.telemetry.spill_to(spill)
+    try:
+        with setting.interrupts.deferred():
+            _measure(attempt)
+    except InterruptedRun as error:
+        attempt.status, attempt.error = Status.INTERRUPTED, str(error)
+    except BenchError as error:
+        attempt.status, attempt.error = Status.FAILED, told(error)
+    finally:
+        setting.telemetry.spill_to(None)
+    with setting.interrupts.deferred(hard=False):
+        setting.observer.phase("save")
+        record = _record(attempt)
+        spill.unlink(missing_ok=True)
+        _keep_log(engine.handle.log_path, trial.folder)
+        trial.save(record, attempt.result.log if attempt.result else None, attempt.telemetry)
+    return record
+
+
+def failed_trial(*, run_id: str, store: TrialStore, host: HostInfo, trial: tuple[Case, int], error: BenchError) -> TrialRecord:
+    """The shard of a trial whose engine, model or device could not be had: it is in the table, with the reason."""
+    case, repeat = trial
+    key = trial_key(run_id, case, repeat)
+    moment = clock.anchor()
+    record = TrialRecord(
+        bench_version=__version__,
+        key=key,
+        status=Status.FAILED,
+        error=told(error),
+        case=case,
+        host=host,
+        started=moment,
+        ended=moment,
+    )
+    store.begin(key, case).save(record, None, None)
+    return record
+
+
+def told(error: BenchError) -> str:
+    """An error as it is kept: message, the engine's last words, next step."""
+    tail = getattr(error, "log_tail", "")
+    parts = [str(error), tail and f"engine log:\n{tail}", error.hint and f"next: {error.hint}"]
+    return "\n".join(part for part in parts if part)
+
+
+def _measure(attempt: _Attempt) -> None:
+    """Drive the load and work out the numbers. Raises: EngineDied, InterruptedRun, TargetError, LoadError."""
+    setting, engine = attempt.setting, attempt.engine
+    attempt.before = engine.server_metrics()
+    result = attempt.result = _drive(attempt)
+    _refuse_dead(engine)
+    attempt.after = engine.server_metrics(result.window)
+    assert attempt.telemetry is not None
+    attempt.measured = timing.measure(
+        attempt.case,
+        result,
+        attempt.telemetry,
+        attempt.before,
+        attempt.after,
+        engine_precision=engine.handle.precision,
+        attached=not engine.handle.pids,
+    )
+    setting.interrupts.check()
+
+
+def _drive(attempt: _Attempt) -> LoadResult:
+    """Run the load; the readings are kept however it ends. Raises: EngineDied, TargetError, LoadError, InterruptedRun."""
+    setting, engine, key = attempt.setting, attempt.engine, attempt.key
+    since_ns = setting.clock.monotonic_ns()
+    salt = f"{key.workload_id}:{key.repeat}:{key.run_id}"
+    plan = LoadPlan(case=attempt.case, target=engine.target, salt=salt, spill_dir=attempt.folder)
+    try:
+        return setting.load.run(plan, _progress(attempt), lambda: setting.interrupts.reason or engine.failure())
+    except InterruptedRun:
+        raise
+    except BenchError:
+        _refuse_dead(engine)
+        raise
+    finally:
+        setting.telemetry.collect()
+        attempt.telemetry = setting.telemetry.cut(setting.devices, since_ns, setting.baselines)
+
+
+def _refuse_dead(engine: Engine) -> None:
+    """An engine that ended explains whatever the client saw, so its end is the error. Raises: EngineDied."""
+    failure = engine.failure()
+    if failure is not None:
+        raise EngineDied(failure, log_tail=engine.log_tail(_LOG_TAIL_LINES))
+
+
+def _progress(attempt: _Attempt) -> Callable[[LoadProgress], None]:
+    setting, case = attempt.setting, attempt.case
+    boards = {device.uid for device in accelerators(setting.devices)}
+    powered = boards or {device.uid for device in setting.devices if device.scope == "cpu_package"}
+    ends_s = {"warmup": case.warmup_s, "measure": case.warmup_s + case.duration_s}
+    seen = ""
+
+    def on_progress(progress: LoadProgress) -> None:
+        nonlocal seen
+        if progress.phase != seen:
+            seen = progress.phase
+            setting.observer.phase(seen)
+        setting.telemetry.collect()
+        end_s = ends_s.get(progress.phase)
+        left_s = None if end_s is None else max(0.0, end_s - progress.elapsed_s)
+        setting.observer.load(progress, setting.telemetry.power_w(powered), left_s)
+
+    return on_progress
+
+
+def _record(attempt: _Attempt) -> TrialRecord:
+    setting, case, key = attempt.setting, attempt.case, attempt.key
+    measured, result, telemetry = attempt.measured, attempt.result, attempt.telemetry
+    handle, boards = attempt.engine.handle, accelerators(setting.devices)
+    series = identity.series_id(case, key.workload_id, setting.model, handle, boards)
+    return TrialRecord(
+        bench_version=__version__,
+        key=key,
+        status=attempt.status or (measured.status if measured else Status.FAILED),
+        reasons=measured.reasons if measured else (),
+        error=attempt.error,
+        case=case,
+        series_id=series,
+        config_id=identity.config_id(series, handle, boards),
+        engine=handle,
+        model=setting.model,
+        target=attempt.engine.target,
+        host=setting.host,
+        devices=setting.devices,
+        problems=telemetry.problems if telemetry else (),
+        stream_ends=telemetry.ends if telemetry else (),
+        health=result.health if result else None,
+        window=result.window if result else None,
+        idle=setting.baselines.idle,
+        resident=setting.baselines.resident,
+        started=attempt.started,
+        ended=clock.anchor(setting.clock),
+        energy_scope=measured.energy_scope if measured else None,
+        metrics=measured.metrics if measured else {},
+        engine_metrics_before=attempt.before,
+        engine_metrics_after=attempt.after,
+        dataset_hash=result.dataset_hash if result else None,
+        telemetry_period_s=telemetry.period_s if telemetry else None,
+    )
+
+
+def _keep_log(source: str | None, folder: Path) -> None:
+    """A copy of the engine's log as it is now: the engine may go on writing to its own."""
+    if source is None or not Path(source).is_file():
+        return
+    copy = folder / "engine.log.part"
+    shutil.copyfile(source, copy)
+    copy.replace(folder / "engine.log")

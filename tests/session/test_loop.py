@@ -1,0 +1,280 @@
+"""The trial loop against hand-written ports: order, failures, interruptions, and what is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.clock import FakeClock
+from bench.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_MISSING,
+    EXIT_OK,
+    EngineMissing,
+    EngineStartError,
+    LoadError,
+    ModelError,
+    StoreError,
+    UsageError,
+)
+from bench.ports import LoadPlan
+from bench.records import Case, Status
+from bench.session.interrupts import Interrupts
+from bench.session.loop import RunOutcome, Session, new_run_id
+from tests.session.fakes import (
+    FakeLoad,
+    FakeModels,
+    FakeObserver,
+    FakeProbes,
+    FakeRunner,
+    FakeStore,
+    a_board,
+    a_case,
+    place,
+)
+
+
+class Rig:
+    """A session with fakes all round."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock = FakeClock()
+        self.events: list[str] = []
+        self.runner = FakeRunner(self.events)
+        self.models = FakeModels(self.events)
+        self.load = FakeLoad(self.clock, self.events)
+        self.probes = FakeProbes(self.clock, self.events)
+        self.store = FakeStore(root / "shards")
+        self.observer = FakeObserver()
+        self.interrupts = Interrupts()
+        self.root = root
+
+    def run(self, *cases: Case) -> RunOutcome:
+        session = Session(
+            run_id="r",
+            runners=lambda name: self.runner,
+            models=self.models,
+            load=self.load,
+            probes=self.probes,
+            store=self.store,
+            observer=self.observer,
+            interrupts=self.interrupts,
+            place=place,
+            work_root=self.root / "work",
+            clock=self.clock,
+        )
+        with self.interrupts:
+            return session.run(cases)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def test_one_start_serves_all_points_with_repeats_outermost(rig: Rig) -> None:
+    outcome = rig.run(a_case("a", repeats=2), a_case("b", repeats=2, seed=1))
+    loads = [event for event in rig.events if event.startswith("load")]
+    assert loads == ["load a", "load b", "load a", "load b"]
+    assert rig.events.count("start") == 1
+    assert rig.events.index("engine down") > rig.events.index("load b")
+    assert rig.events[-1] == "probe closed"
+    assert outcome.exit_code == EXIT_OK
+    assert [record.status for record in outcome.records] == [Status.VALID] * 4
+    assert len({record.key.trial_id for record in outcome.records}) == 4
+
+
+def test_other_engine_arguments_are_another_start(rig: Rig) -> None:
+    rig.run(a_case("a"), a_case("b", engine_args={"threads": 1}))
+    assert rig.events.count("start") == 2
+
+
+def test_phases_are_told_in_order(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0),)
+    rig.run(a_case())
+    assert rig.observer.phases == ["pull", "idle", "start", "idle", "trial", "warmup", "measure", "drain", "save"]
+
+
+def test_without_a_power_sensor_no_time_is_spent_idle(rig: Rig) -> None:
+    rig.run(a_case())
+    assert "idle" not in rig.observer.phases
+
+
+def test_numbers_come_from_the_events_and_readings(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0),)
+    record = rig.run(a_case()).records[0]
+    assert record.metrics["output_tok_per_s"].value == pytest.approx(16.0)
+    assert record.metrics["j_per_output_tok"].value == pytest.approx(100.0 / 16.0, rel=1e-3)
+    assert record.energy_scope == "accelerator"
+    assert record.window is not None
+    assert record.window.seconds == pytest.approx(5.0)
+
+
+def test_boards_that_the_engine_did_not_fill_are_left_out(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0), a_board(1))
+    record = rig.run(a_case()).records[0]
+    assert [device.uid for device in record.devices] == ["GPU-0"]
+
+
+def test_named_boards_are_taken_at_their_word(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0), a_board(1))
+    record = rig.run(a_case(devices=("GPU-1",))).records[0]
+    assert [device.uid for device in record.devices] == ["GPU-1"]
+
+
+def test_an_attached_endpoint_never_gets_this_hosts_boards(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0),)
+    rig.runner.pids = ()
+    record = rig.run(a_case(base_url="http://elsewhere:8000")).records[0]
+    assert record.devices == ()
+    assert record.metrics["j_per_output_tok"].value is None
+    assert record.metrics["j_per_output_tok"].reason
+
+
+def test_the_engines_log_is_kept_with_the_trial(rig: Rig) -> None:
+    rig.run(a_case())
+    assert (rig.store.saved[0].folder / "engine.log").read_text(encoding="utf-8") == "hello from the engine\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(EngineMissing("no engine", hint="pip install it"), EXIT_MISSING), (EngineStartError("died", log_tail="why"), EXIT_FAILED)],
+)
+def test_an_engine_that_cannot_start_leaves_a_failed_shard_a_trial(rig: Rig, error: EngineStartError, code: int) -> None:
+    rig.runner.start_error = error
+    outcome = rig.run(a_case("a", repeats=2))
+    assert outcome.exit_code == code
+    assert [saved.record.status for saved in rig.store.saved] == [Status.FAILED] * 2
+    assert str(error) in (rig.store.saved[0].record.error or "")
+    assert "probe closed" in rig.events
+
+
+def test_an_engine_refused_beforehand_downloads_nothing_and_the_others_run(rig: Rig) -> None:
+    rig.runner.refuse = EngineMissing("no engine")
+    outcome = rig.run(a_case())
+    assert outcome.exit_code == EXIT_MISSING
+    assert not [event for event in rig.events if event.startswith(("fetch", "start"))]
+    assert outcome.records[0].status is Status.FAILED
+
+
+def test_a_usage_error_starts_nothing_at_all(rig: Rig) -> None:
+    rig.runner.refuse = UsageError("wrong")
+    with pytest.raises(UsageError):
+        rig.run(a_case())
+    assert rig.store.saved == []
+
+
+def test_weights_that_cannot_be_had_fail_the_trials(rig: Rig) -> None:
+    rig.models.error = ModelError("no network")
+    outcome = rig.run(a_case())
+    assert outcome.exit_code == EXIT_FAILED
+    assert outcome.records[0].error == "no network"
+    assert "start" not in rig.events
+
+
+def test_an_engine_that_dies_is_started_again_for_the_rest(rig: Rig) -> None:
+    deaths = iter([True, False, False])
+
+    def die(plan: LoadPlan) -> None:
+        if next(deaths):
+            rig.runner.engines[-1].dead = "killed by SIGSEGV"
+
+    rig.load.hook = die
+    outcome = rig.run(a_case("a", repeats=3))
+    assert [record.status for record in outcome.records] == [Status.FAILED, Status.VALID, Status.VALID]
+    assert "killed by SIGSEGV" in (outcome.records[0].error or "")
+    assert "last words" in (outcome.records[0].error or "")
+    assert rig.events.count("start") == 2
+    assert outcome.exit_code == EXIT_FAILED
+
+
+def test_an_engine_that_keeps_dying_is_given_up(rig: Rig) -> None:
+    def die(plan: LoadPlan) -> None:
+        rig.runner.engines[-1].dead = "out of memory"
+
+    rig.load.hook = die
+    outcome = rig.run(a_case("a", repeats=5))
+    assert rig.events.count("start") == 2
+    assert len(outcome.records) == 5
+    assert all(record.status is Status.FAILED for record in outcome.records)
+    assert "not tried" in (outcome.records[-1].error or "")
+
+
+def test_a_failing_client_fails_the_trial_and_not_the_run(rig: Rig) -> None:
+    first = iter([True, False])
+
+    def fail(plan: LoadPlan) -> None:
+        if next(first):
+            raise LoadError("worker 0 died")
+
+    rig.load.hook = fail
+    outcome = rig.run(a_case("a", repeats=2))
+    assert [record.status for record in outcome.records] == [Status.FAILED, Status.VALID]
+    assert rig.events.count("start") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_load_saves_that_trial_and_stops(rig: Rig, number: signal.Signals) -> None:
+    second = iter([False, True, True])
+
+    def interrupt(plan: LoadPlan) -> None:
+        if next(second):
+            os.kill(os.getpid(), number)
+
+    rig.load.hook = interrupt
+    outcome = rig.run(a_case("a", repeats=3))
+    assert outcome.exit_code == EXIT_INTERRUPTED
+    assert [saved.record.status for saved in rig.store.saved] == [Status.VALID, Status.INTERRUPTED]
+    assert number.name in (outcome.interrupted or "")
+    assert rig.events[-2:] == ["engine down", "probe closed"]
+
+
+def test_a_signal_at_start_stops_at_once(rig: Rig) -> None:
+    real_start = rig.runner.start
+
+    def start(request: object) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return real_start(request)  # type: ignore[arg-type]
+
+    rig.runner.start = start  # type: ignore[method-assign,assignment]
+    outcome = rig.run(a_case())
+    assert outcome.exit_code == EXIT_INTERRUPTED
+    assert rig.store.saved == []
+    assert rig.events[-1] == "probe closed"
+
+
+def test_a_store_that_fails_ends_the_run_and_keeps_what_was_saved(rig: Rig) -> None:
+    seen = iter([False, True])
+
+    def full(plan: LoadPlan) -> None:
+        if next(seen):
+            rig.store.error = StoreError("disk full")
+
+    rig.load.hook = full
+    outcome = rig.run(a_case("a", repeats=3))
+    assert len(outcome.records) == 1
+    assert [str(error) for error in outcome.errors] == ["disk full"]
+    assert outcome.exit_code == EXIT_FAILED
+    assert rig.events[-1] == "probe closed"
+
+
+def test_a_probe_that_ends_is_noted_and_harms_nothing(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0),)
+
+    def end(plan: LoadPlan) -> None:
+        rig.probes.streams[-1].end = "killed by SIGSEGV"
+
+    rig.load.hook = end
+    record = rig.run(a_case()).records[0]
+    assert [stream.reason for stream in record.stream_ends] == ["killed by SIGSEGV"]
+    assert record.metrics["output_tok_per_s"].value is not None
+
+
+def test_trial_ids_are_known_beforehand_and_differ_by_run() -> None:
+    assert new_run_id() != new_run_id()
+    assert replace(a_case(), name="other", labels={"a": "b"}) != a_case()
