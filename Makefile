@@ -1,0 +1,57 @@
+# What a person needs, in the order they need it:
+#   make quickstart   a real model on a real engine, and the table
+#   make check test   lint, types, layers; unit and integration tests
+#   make engines      tests that start real engines on this machine's CPU
+#   make bench        benchmarks of our own code (no pass or fail)
+#   make proof        the long ones, kept out of CI
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -q
+DOMAINS := bench tests benchmarks
+
+.PHONY: quickstart check test engines bench proof format clean
+
+quickstart: $(VENV)/.quickstart
+	$(BIN)/bench run quickstart
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check $(DOMAINS)
+	$(BIN)/ruff format --check $(DOMAINS)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Tests that compare clocks run alone afterwards: on two cores a neighbour would be measured too.
+test: $(VENV)/.dev
+	$(PYTEST) -n 2 -m "not engine and not proof and not alone"
+	$(PYTEST) -m "alone and not engine and not proof"
+
+engines: $(VENV)/.dev
+	$(PYTEST) -m "engine and not proof"
+
+bench: $(VENV)/.dev
+	$(PYTEST) benchmarks --benchmark-only
+	for script in benchmarks/[!_t]*.py; do $(BIN)/python $$script || exit 1; done
+
+proof: $(VENV)/.dev
+	$(PYTEST) -m proof --timeout 7200
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix $(DOMAINS)
+	$(BIN)/ruff format $(DOMAINS)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.quickstart: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[llamacpp,nvidia]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[llamacpp,nvidia,dev]'
+	touch $@ $(VENV)/.quickstart
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
