@@ -13,7 +13,7 @@ from typing import Any
 from bench.records import Case, DeviceInfo, EngineHandle, LocalModel
 
 _NOT_MEASURED = ("name", "suite", "labels", "api_key_env")
-_NOT_CANONICAL_ARGS = frozenset({"port", "host", "log_file", "log_level", "verbosity", "api_key", "engine_python"})
+_NOT_CANONICAL_ARGS = frozenset({"port", "host", "log_file", "log_level", "verbosity", "api_key", "engine_python", "binary"})
 
 
 def digest(value: Any) -> str:

@@ -1,0 +1,35 @@
+"""An engine's own counters, fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench.records import Window
+from bench.runners.http import Answer, get
+from bench.runners.prometheus import parse, project_metrics
+
+MOCK_OWNER = "tokjoule"
+"""`owned_by` of the mock engine's model: only such a server is asked for its truth."""
+_METRICS_LIMIT_S = 5.0
+_TRUTH_LIMIT_S = 120.0
+
+
+def read_metrics(
+    base_url: str, window: Window | None = None, *, mock: bool = False, headers: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """The counters at `base_url`/metrics under the project's names; empty where there are none. The mock engine also tells
+    `mock_lag_p99_ms`, how late it was by its own schedule in `window` [ms].
+    """
+    answer = get(f"{base_url}/metrics", timeout_s=_METRICS_LIMIT_S, headers=headers)
+    found: dict[str, float] = {}
+    if isinstance(answer, Answer) and answer.status == 200:
+        found = project_metrics(parse(answer.body.decode("utf-8", "replace")))
+    return found | _mock_lag(base_url, window, headers) if mock and window is not None else found
+
+
+def _mock_lag(base_url: str, window: Window, headers: Mapping[str, str] | None) -> dict[str, float]:
+    url = f"{base_url}/truth?from_ns={window.t0_ns}&to_ns={window.t1_ns}"
+    answer = get(url, timeout_s=_TRUTH_LIMIT_S, headers=headers)
+    lag = answer.json_object().get("lag_ms") if isinstance(answer, Answer) else None
+    lag_p99_ms = lag.get("p99") if isinstance(lag, dict) else None
+    return {"mock_lag_p99_ms": float(lag_p99_ms)} if isinstance(lag_p99_ms, int | float) else {}

@@ -1,0 +1,269 @@
+"""llama.cpp: through the `xllamacpp` package in a child process, or a `llama-server` program when asked for.
+
+Which way, and how it was set, is read back from the running server, not assumed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from bench.errors import EngineMissing, EngineStartError, UsageError
+from bench.ports import StartRequest
+from bench.records import Case, EngineHandle, LocalModel, Scalar, Target
+from bench.runners.arguments import Argument, check_arguments, whole, word
+from bench.runners.http import Answer, get
+from bench.runners.launched import LaunchedEngine
+from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_llama_server
+from bench.runners.llamacpp_sizing import WEIGHT_FORMATS, Sizing, precision_read_back, size_for, weight_format
+from bench.runners.process import EngineProcess
+from bench.runners.readiness import on_free_port, wait_ready
+from bench.runners.served import ServedModel, served_models
+
+INSTALL = "pip install 'tokjoule[llamacpp]'"
+_SHIM = Path(__file__).resolve().parent / "shims" / "xllamacpp_server.py"
+_CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+ARGUMENTS = {
+    "binary": Argument(kind="text", about="a llama-server program, by name on PATH or by path, instead of xllamacpp"),
+    "engine_python": Argument(kind="text", about="the Python that has xllamacpp, when it is not this one"),
+    "threads": Argument(kind="int", low=1, about="CPU threads"),
+    "n_gpu_layers": Argument(kind="int", low=-1, about="layers on the accelerator; -1: as many as fit"),
+    "n_batch": Argument(kind="int", low=1, about="logical batch of prompt tokens"),
+    "n_ubatch": Argument(kind="int", low=1, about="physical batch of prompt tokens"),
+    "flash_attn": Argument(kind="text", choices=("on", "off", "auto"), about="flash attention: on, off or auto"),
+    "cache_type_k": Argument(kind="text", choices=_CACHE_TYPES, about="how the keys of the KV cache are stored"),
+    "cache_type_v": Argument(kind="text", choices=_CACHE_TYPES, about="how the values of the KV cache are stored"),
+    "ctx_per_slot": Argument(kind="int", low=1, about="tokens of context for each request in flight"),
+    "slots": Argument(kind="int", low=1, about="requests served at a time"),
+    "prompt_cache": Argument(kind="bool", about="reuse the KV cache between prompts: off unless true"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    """A server that answers, and what is known of it from outside."""
+
+    process: EngineProcess
+    argv: tuple[str, ...]
+    base_url: str
+    start_s: float
+    version: str | None
+    settings: dict[str, Scalar]
+
+
+class LlamaCppRunner:
+    """Serves one GGUF file with llama.cpp on 127.0.0.1."""
+
+    name = "llamacpp"
+    needs_model = True
+
+    def check(self, case: Case) -> None:
+        check_arguments(self.name, case.engine_args, ARGUMENTS)
+        args = case.engine_args
+        if args.get("binary") and args.get("engine_python"):
+            raise UsageError("engine arguments 'binary' and 'engine_python' exclude each other", hint="keep one of them")
+        if case.precision is not None and weight_format(case.precision) not in WEIGHT_FORMATS:
+            near = get_close_matches(weight_format(case.precision), WEIGHT_FORMATS, n=1)
+            did_you_mean = f" Did you mean {near[0]!r}?" if near else ""
+            raise UsageError(
+                f"llamacpp has no precision {case.precision!r}.{did_you_mean}", hint=f"known: {', '.join(WEIGHT_FORMATS)}"
+            )
+        if args.get("binary"):
+            find_llama_server(str(args["binary"]))
+        else:
+            _check_xllamacpp(args.get("engine_python"))
+
+    def start(self, request: StartRequest) -> LaunchedEngine:
+        self.check(request.case)
+        model = _gguf_of(request)
+        sizing = size_for(request.cases, request.case.engine_args)
+        request.work_dir.mkdir(parents=True, exist_ok=True)
+        way = _start_binary if request.case.engine_args.get("binary") else _start_xllamacpp
+        started = way(request, model, sizing)
+        try:
+            return _engine_of(request, sizing, started)
+        except BaseException:
+            started.process.stop()
+            raise
+
+
+def _gguf_of(request: StartRequest) -> LocalModel:
+    model = request.model
+    if model is None or model.format != "gguf":
+        kind = "no weights" if model is None else f"{model.format} weights"
+        raise UsageError(
+            f"llamacpp reads GGUF files, but {request.case.model!r} has {kind}", hint="choose a GGUF file of this model"
+        )
+    return model
+
+
+def _check_xllamacpp(engine_python: Scalar) -> None:
+    """Raises: EngineMissing where `xllamacpp` can't be imported; nothing of it is imported here."""
+    if engine_python is None:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise EngineMissing("the llama.cpp engine (xllamacpp) is not installed", hint=INSTALL)
+        return
+    probe = [str(engine_python), "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('xllamacpp') is None)"]
+    try:
+        found = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineMissing(f"engine_python {engine_python!r} can't be run: {error}", hint="give the path of a Python") from error
+    if not found:
+        raise EngineMissing(
+            f"xllamacpp is not installed for engine_python {engine_python!r}", hint=f"{engine_python} -m pip install xllamacpp"
+        )
+
+
+# --- the two ways -----------------------------------------------------------------------------------------------------
+
+
+def _start_xllamacpp(request: StartRequest, model: LocalModel, sizing: Sizing) -> _Started:
+    args = request.case.engine_args
+    status_file = request.work_dir / "xllamacpp.json"
+    status_file.unlink(missing_ok=True)
+    order = {
+        "model": str(Path(model.path).absolute()),
+        "alias": alias_of(model.name),
+        "slots": sizing.slots,
+        "context": sizing.context_tokens,
+        "status_file": str(status_file.resolve()),
+        "prompt_cache": args.get("prompt_cache") is True,
+        **{name: args.get(name) for name in ("threads", "n_gpu_layers", "n_batch", "n_ubatch")},
+        **{name: word(args, name) for name in ("flash_attn", "cache_type_k", "cache_type_v")},
+    }
+    order = {name: value for name, value in order.items() if value is not None}
+    python = str(args.get("engine_python") or sys.executable)
+    argv = (absolute_program(python), "-u", str(_SHIM), json.dumps(order))
+    status: dict[str, Any] = {}
+
+    def address() -> str | None:
+        if not status and status_file.exists():
+            status.update(json.loads(status_file.read_text()))
+        return status.get("address")
+
+    process, base_url, start_s = _launch(request, argv, address)
+    settings: dict[str, Scalar] = {"through": "xllamacpp", "prompt_cache": order["prompt_cache"]}
+    if status.get("devices"):
+        settings["devices"] = ", ".join(status["devices"])
+    return _Started(
+        process=process, argv=argv, base_url=base_url, start_s=start_s, version=status.get("version"), settings=settings
+    )
+
+
+def _start_binary(request: StartRequest, model: LocalModel, sizing: Sizing) -> _Started:
+    args = request.case.engine_args
+    server: LlamaServer = find_llama_server(str(args["binary"]))
+
+    def attempt(port: int) -> _Started:
+        argv = server.command(str(Path(model.path).absolute()), alias_of(model.name), port, sizing, args)
+        process, base_url, start_s = _launch(request, argv, lambda: f"http://127.0.0.1:{port}")
+        settings: dict[str, Scalar] = {"through": "llama-server", "prompt_cache": server.prompt_cache_of(args)}
+        return _Started(process=process, argv=argv, base_url=base_url, start_s=start_s, version=server.version, settings=settings)
+
+    return on_free_port(attempt)
+
+
+def _launch(request: StartRequest, argv: tuple[str, ...], address: Callable[[], str | None]) -> tuple[EngineProcess, str, float]:
+    process = EngineProcess.start(
+        argv,
+        name="llamacpp",
+        log_path=request.work_dir / "engine.log",
+        env=request.placement.visibility_env,
+        cwd=request.work_dir,
+    )
+    try:
+        ready = wait_ready(process, address, path="/health", timeout_s=request.start_timeout_s)
+    except BaseException:
+        process.stop()
+        raise
+    return process, ready.base_url, ready.waited_s
+
+
+def alias_of(model_name: str) -> str:
+    """The name under which the model is served: llama-server splits its `--alias` at commas."""
+    return model_name.replace(",", "_")
+
+
+# --- read back --------------------------------------------------------------------------------------------------------
+
+
+def _engine_of(request: StartRequest, sizing: Sizing, started: _Started) -> LaunchedEngine:
+    props = _object_at(started.base_url + "/props")
+    served = _served_model(started.base_url)
+    log = started.process.log_tail(2000)
+    settings = started.settings | served.settings() | settings_of(props, log) | _asked_settings(request.case.engine_args)
+    _check_context(settings, sizing, started.process)
+    handle = EngineHandle(
+        name="llamacpp",
+        version=started.version,
+        build=props.get("build_info"),
+        command=started.argv,
+        env=dict(request.placement.visibility_env),
+        pids=started.process.pids,
+        settings=settings,
+        precision=precision_read_back(request.case.precision, served.weights_type),
+        start_s=started.start_s,
+        log_path=str(started.process.log_path),
+    )
+    target = Target(
+        base_url=started.base_url,
+        protocol=request.case.protocol,
+        model=served.name,
+        token_ids=request.case.protocol == "openai-completions",
+        vocab_size=served.vocab_size,
+    )
+    return LaunchedEngine(started.process, target, handle)
+
+
+def settings_of(props: Mapping[str, Any], log: str) -> dict[str, Scalar]:
+    """Slots, context a slot, threads and offloaded layers as the server itself says; what it does not say is absent."""
+    found: dict[str, Scalar] = {}
+    if isinstance(props.get("total_slots"), int):
+        found["n_slots"] = props["total_slots"]
+    defaults = props.get("default_generation_settings")
+    if isinstance(defaults, dict) and isinstance(defaults.get("n_ctx"), int):
+        found["n_ctx_slot"] = defaults["n_ctx"]
+    if threads := re.search(r"\bn_threads = (\d+)", log):
+        found["threads"] = int(threads[1])
+    if layers := re.search(r"offloaded (\d+)/(\d+) layers", log):
+        found["gpu_layers"] = int(layers[1])
+        found["layers"] = int(layers[2])
+    return found
+
+
+def _asked_settings(args: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """What the server does not tell: as asked, when asked."""
+    numbers = {name: whole(args, name) for name in ("n_batch", "n_ubatch")}
+    words = {name: word(args, name) for name in ("flash_attn", "cache_type_k", "cache_type_v")}
+    return {name: value for name, value in (numbers | words).items() if value is not None}
+
+
+def _object_at(url: str) -> dict[str, Any]:
+    answer = get(url)
+    return answer.json_object() if isinstance(answer, Answer) else {}
+
+
+def _served_model(base_url: str) -> ServedModel:
+    models = served_models(_object_at(base_url + "/v1/models"))
+    if not models:
+        raise EngineStartError("llama.cpp is ready but names no model at /v1/models", hint="try another version of the engine")
+    return models[0]
+
+
+def _check_context(settings: Mapping[str, Scalar], sizing: Sizing, process: EngineProcess) -> None:
+    """A server that gave less context than asked for would cut requests off in mid-answer."""
+    given = settings.get("n_ctx_slot")
+    if isinstance(given, int) and given < sizing.slot_tokens:
+        raise EngineStartError(
+            f"llama.cpp gives {given} tokens of context to each request, but the case needs {sizing.slot_tokens}",
+            hint=f"shorten the lengths; the model was trained with a context of {settings.get('n_ctx_train', 'unknown')}",
+            log_tail=process.log_tail(20),
+        )

@@ -1,0 +1,100 @@
+"""How many slots and how much context llama.cpp needs for a set of cases, and the names of its weight formats. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bench.records import Case, LengthSpec, Scalar
+from bench.runners.arguments import whole
+
+OPEN_LOOP_SLOTS = 32
+"""Slots where nothing in the case bounds how many requests are in flight."""
+MARGIN_TOKENS = 64
+"""Context beyond the lengths asked for: the chat template, and a start token."""
+TEXT_DRIFT = 0.15
+"""Share by which a prompt sent as text may come out longer than asked for."""
+TAIL_SIGMAS = 4.0
+"""Standard deviations of an unbounded length distribution that still fit the context."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """`slots` requests at a time, each with `slot_tokens` tokens of context."""
+
+    slots: int
+    slot_tokens: int
+
+    @property
+    def context_tokens(self) -> int:
+        """Context over all slots, as llama.cpp wants it [tokens]."""
+        return self.slots * self.slot_tokens
+
+
+def size_for(cases: Iterable[Case], args: Mapping[str, Scalar]) -> Sizing:
+    """Slots for the largest batch, context for the longest request of `cases`; `slots` and `ctx_per_slot` overrule."""
+    all_cases = tuple(cases)
+    slots = whole(args, "slots") or max(_in_flight(case) for case in all_cases)
+    slot_tokens = whole(args, "ctx_per_slot") or max(slot_tokens_of(case) for case in all_cases)
+    return Sizing(slots=slots, slot_tokens=slot_tokens)
+
+
+def slot_tokens_of(case: Case) -> int:
+    """Context that one request of `case` needs at most [tokens]."""
+    prompt = longest(case.input_tokens)
+    drift = math.ceil(prompt * TEXT_DRIFT) if case.protocol == "openai-chat" else 0
+    return prompt + drift + longest(case.output_tokens) + MARGIN_TOKENS
+
+
+def longest(spec: LengthSpec) -> int:
+    """The largest length of a distribution [tokens]; for unbounded ones `TAIL_SIGMAS` standard deviations above the mean."""
+    match spec.dist:
+        case "fixed":
+            factor = 1.0
+        case "uniform":
+            factor = 1.0 + spec.spread
+        case _:
+            factor = 1.0 + TAIL_SIGMAS * spec.spread
+    return math.ceil(spec.mean * factor)
+
+
+def _in_flight(case: Case) -> int:
+    load = case.load
+    bound = load.batch_size if load.kind == "closed" else load.max_concurrency
+    slots = bound or OPEN_LOOP_SLOTS
+    return slots if load.num_prompts is None else min(slots, load.num_prompts)
+
+
+# --- weight formats ---------------------------------------------------------------------------------------------------
+
+_OTHER_NAMES = {"fp32": "f32", "float32": "f32", "fp16": "f16", "float16": "f16", "half": "f16", "bfloat16": "bf16"}
+_SIZES = {"small": "s", "medium": "m", "large": "l"}
+_K_SIZES = ("", "_s", "_m", "_l")
+WEIGHT_FORMATS = (
+    *("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "nvfp4", "tq1_0", "tq2_0"),
+    *(f"q{bits}_k{size}" for bits in (2, 3, 4, 5) for size in _K_SIZES),
+    "q6_k",
+    *("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m", "iq3_xxs", "iq3_xs", "iq3_s", "iq3_m", "iq4_nl", "iq4_xs"),
+)
+
+
+def weight_format(name: str) -> str:
+    """One spelling for a weight format: `fp16` -> `f16`, `Q4_K - Medium` -> `q4_k_m`, `all F32` -> `f32`.
+
+    Source: llama.cpp, `llama_model_ftype_name`.
+    """
+    text = name.strip().lower().removesuffix("(guessed)").removeprefix("(guessed)").strip().removeprefix("all ")
+    base, _, detail = text.partition(" - ")
+    size = _SIZES.get(detail.strip())
+    base = base.split()[0] if base.split() else base
+    spelled = base.replace("-", "_")
+    return f"{spelled}_{size}" if size else _OTHER_NAMES.get(spelled, spelled)
+
+
+def precision_read_back(asked: str | None, stored: str | None) -> str | None:
+    """The precision that runs: in the words of the case where it is what was asked for, else in the file's own."""
+    if stored is None:
+        return None
+    found = weight_format(stored)
+    return asked if asked is not None and weight_format(asked) == found else found

@@ -1,0 +1,265 @@
+"""Attach to an OpenAI-compatible endpoint that already runs: nothing is started, nothing is stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from bench.clock import SYSTEM, Clock
+from bench.errors import TargetError, UsageError
+from bench.ports import StartRequest
+from bench.records import Case, EngineHandle, Scalar, Target, Window
+from bench.runners.arguments import check_arguments
+from bench.runners.counters import MOCK_OWNER, read_metrics
+from bench.runners.http import Answer, NoAnswer, get
+from bench.runners.llamacpp_sizing import precision_read_back
+from bench.runners.served import ServedModel, served_models
+
+DEFAULT_KEY_ENV = "OPENAI_API_KEY"
+_QUOTED_CHARS = 300
+_ASK_LIMIT_S = 10.0
+_LOADING_POLL_S = 0.5
+_VERSIONED = re.compile(r"/v\d+\w*$")
+_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Endpoint:
+    """Where it is, and the *name* of the variable that holds its key: the key itself is read for each call and not kept."""
+
+    api: str
+    key_env: str | None
+
+    @property
+    def root(self) -> str:
+        """Where the pages beside the API are (`/metrics`, `/version`)."""
+        return _VERSIONED.sub("", self.api)
+
+    def headers(self) -> dict[str, str]:
+        key = os.environ.get(self.key_env, "") if self.key_env else ""
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def ask(self, url: str) -> Answer | NoAnswer:
+        return get(url, timeout_s=_ASK_LIMIT_S, headers=self.headers())
+
+    def quote(self, answer: Answer) -> str:
+        """The beginning of an answer for a message: a server may repeat the key in it."""
+        text = " ".join(answer.body.decode("utf-8", "replace").split())
+        key = os.environ.get(self.key_env, "") if self.key_env else ""
+        return (text.replace(key, "***") if key else text)[:_QUOTED_CHARS]
+
+
+class AttachedEngine:
+    """Fills `bench.ports.Engine` over an endpoint that is not ours. Its end shows in the outcomes of the requests."""
+
+    def __init__(self, endpoint: _Endpoint, target: Target, handle: EngineHandle) -> None:
+        self._endpoint = endpoint
+        self._target = target
+        self._handle = handle
+
+    @property
+    def target(self) -> Target:
+        return self._target
+
+    @property
+    def handle(self) -> EngineHandle:
+        return self._handle
+
+    def failure(self) -> str | None:
+        return None
+
+    def log_tail(self, lines: int = 40) -> str:
+        del lines
+        return ""
+
+    def server_metrics(self, window: Window | None = None) -> dict[str, float]:
+        mock = self._handle.settings.get("served_by") == MOCK_OWNER
+        return read_metrics(self._endpoint.root, window, mock=mock, headers=self._endpoint.headers())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+
+class OpenAIRunner:
+    """Checks that the endpoint is there, lets us in and serves the model; then hands it over as it is."""
+
+    name = "openai"
+    needs_model = False
+
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+
+    def check(self, case: Case) -> None:
+        check_arguments(self.name, case.engine_args, {})
+        api_base(case.base_url)
+        if case.api_key_env is not None and not os.environ.get(case.api_key_env):
+            raise UsageError(
+                f"the variable {case.api_key_env}, which should hold the API key, is not set",
+                hint=f"export {case.api_key_env}=..., or name another one with --api-key-env",
+            )
+
+    def start(self, request: StartRequest) -> AttachedEngine:
+        case = request.case
+        self.check(case)
+        key_env = case.api_key_env or (DEFAULT_KEY_ENV if os.environ.get(DEFAULT_KEY_ENV) else None)
+        endpoint = _Endpoint(api=api_base(case.base_url), key_env=key_env)
+        began_ns = self._clock.monotonic_ns()
+        answer = self._loaded(endpoint, request.start_timeout_s)
+        served, settings = _served(endpoint, case, answer)
+        version, build, more = _about(endpoint)
+        handle = EngineHandle(
+            name=self.name,
+            version=version,
+            build=build,
+            command=(),
+            env={},
+            pids=(),
+            settings=settings | more,
+            precision=precision_read_back(case.precision, served.weights_type) if served else None,
+            start_s=(self._clock.monotonic_ns() - began_ns) / 1e9,
+            log_path=None,
+        )
+        vocab_size = served.vocab_size if served else None
+        target = Target(
+            base_url=endpoint.api,
+            protocol=case.protocol,
+            model=case.model,
+            api_key_env=key_env,
+            token_ids=case.protocol == "openai-completions" and vocab_size is not None,
+            vocab_size=vocab_size,
+        )
+        return AttachedEngine(endpoint, target, handle)
+
+    def _loaded(self, endpoint: _Endpoint, timeout_s: float) -> Answer | NoAnswer:
+        """The model list; waits while the server says that it is still loading (503)."""
+        end_ns = self._clock.monotonic_ns() + round(timeout_s * 1e9)
+        while True:
+            answer = endpoint.ask(f"{endpoint.api}/models")
+            loading = isinstance(answer, Answer) and answer.status == 503
+            if not loading or self._clock.monotonic_ns() >= end_ns:
+                return answer
+            self._clock.sleep(_LOADING_POLL_S)
+
+
+def api_base(base_url: str | None) -> str:
+    """`base_url` with its API version (`/v1` where it names none).
+
+    Raises: UsageError where it is missing, not an http(s) URL, or holds a password.
+    """
+    if not base_url:
+        raise UsageError("the openai engine needs the URL of a running endpoint", hint="--base-url http://127.0.0.1:8000")
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(f"base URL {base_url!r} can't be used", hint="write it as http://host:port or https://host/path")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise UsageError(
+            f"the base URL for {parts.hostname} must not hold a user, password, query or fragment",
+            hint="put the key into a variable and name it with --api-key-env",
+        )
+    url = base_url.rstrip("/")
+    return url if _VERSIONED.search(parts.path.rstrip("/")) else f"{url}/v1"
+
+
+def _served(endpoint: _Endpoint, case: Case, answer: Answer | NoAnswer) -> tuple[ServedModel | None, dict[str, Scalar]]:
+    """The entry of the case's model, and its settings. Raises: TargetError in plain words for everything else."""
+    if isinstance(answer, NoAnswer):
+        raise _unreachable(endpoint, answer)
+    if answer.status in (404, 405):
+        return None, {"model_list": f"none (HTTP {answer.status})"}
+    if answer.status != 200:
+        raise _refused(endpoint, answer)
+    models = served_models(answer.json())
+    if models is None:
+        raise TargetError(
+            f"{endpoint.api}/models is not an OpenAI model list: {endpoint.quote(answer) or 'an empty answer'}",
+            hint="is this the URL of an OpenAI-compatible server?",
+        )
+    found = next((model for model in models if case.model in (model.name, *model.aliases)), None)
+    if found is None:
+        raise _not_served(endpoint, case.model, [model.name for model in models])
+    return found, found.settings()
+
+
+def _unreachable(endpoint: _Endpoint, failure: NoAnswer) -> TargetError:
+    root = endpoint.root
+    match failure.kind:
+        case "refused":
+            return TargetError(f"nothing listens at {root}", hint="start the server, or correct --base-url")
+        case "timeout":
+            return TargetError(
+                f"{root} gave no answer within {_ASK_LIMIT_S:.0f} s", hint="is the server hung, or a firewall between?"
+            )
+        case "dns":
+            host = urlsplit(root).hostname
+            return TargetError(f"the host name {host!r} is not known ({failure.detail})", hint="correct --base-url")
+        case "tls":
+            return TargetError(
+                f"no secure connection to {root}: {failure.detail}",
+                hint="use http:// if the server has no TLS; for a private certificate set SSL_CERT_FILE",
+            )
+        case "broken":
+            hint = "is it an HTTP server? An https server needs https:// in --base-url"
+            return TargetError(f"{root} broke the connection: {failure.detail}", hint=hint)
+
+
+def _refused(endpoint: _Endpoint, answer: Answer) -> TargetError:
+    where = f"{endpoint.api}/models"
+    if answer.status in (401, 403):
+        if endpoint.headers():
+            return TargetError(
+                f"{where} answers {answer.status}: it does not accept the API key in {endpoint.key_env}",
+                hint=f"put a valid key into {endpoint.key_env}, or name another variable with --api-key-env",
+            )
+        return TargetError(
+            f"{where} answers {answer.status}: it wants an API key, and none is set",
+            hint=f"export {endpoint.key_env or DEFAULT_KEY_ENV}=..., or name another variable with --api-key-env",
+        )
+    if 300 <= answer.status < 400:
+        return TargetError(f"{where} redirects to {answer.location}", hint="give that address as --base-url")
+    if answer.status == 503:
+        return TargetError(
+            f"{where} still answers 503 (loading): {endpoint.quote(answer)}", hint="wait until the server is ready"
+        )
+    return TargetError(f"{where} answers HTTP {answer.status}: {endpoint.quote(answer)}", hint="look at the server's log")
+
+
+def _not_served(endpoint: _Endpoint, model: str, names: list[str]) -> TargetError:
+    near = get_close_matches(model, names, n=1, cutoff=0.4)
+    did_you_mean = f" Did you mean {near[0]!r}?" if near else ""
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (f", and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
+    return TargetError(
+        f"{endpoint.root} does not serve {model!r}.{did_you_mean}", hint=f"it serves: {shown or 'no model at all'}"
+    )
+
+
+def _about(endpoint: _Endpoint) -> tuple[str | None, str | None, dict[str, Scalar]]:
+    """Version, build and settings where the server tells them: `/version` (vLLM), `/props` (llama.cpp)."""
+    told = _object(endpoint, "/version")
+    props = _object(endpoint, "/props")
+    version = told.get("version")
+    build = props.get("build_info")
+    defaults = props.get("default_generation_settings")
+    settings: dict[str, Scalar] = {}
+    if isinstance(props.get("total_slots"), int):
+        settings["n_slots"] = props["total_slots"]
+    if isinstance(defaults, Mapping) and isinstance(defaults.get("n_ctx"), int):
+        settings["n_ctx_slot"] = defaults["n_ctx"]
+    return version if isinstance(version, str) else None, build if isinstance(build, str) else None, settings
+
+
+def _object(endpoint: _Endpoint, path: str) -> dict[str, Any]:
+    answer = endpoint.ask(endpoint.root + path)
+    return answer.json_object() if isinstance(answer, Answer) else {}
