@@ -1,0 +1,99 @@
+"""From what a person writes (`0`, `nvidia:1`, `GPU-3f2a`) to boards, and to the variables that show an engine only them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.errors import DeviceMissing, UsageError
+from bench.records import DeviceInfo, Placement
+
+_VISIBILITY = {"nvidia": "CUDA_VISIBLE_DEVICES"}
+_BOARDS = ("accelerator", "module")
+_SHORTEST_PREFIX = 4
+
+
+def resolve(devices: Sequence[DeviceInfo], wanted: Sequence[str]) -> Placement:
+    """Boards and visibility variables for `wanted`: an index, `PROBE:INDEX`, a uid or the start of one, a slice's uid that a
+    board covers, the name of a probe (all of its boards), or `cpu` (no accelerator at all). Nothing wanted: nothing restricted.
+
+    Framework numbering differs from the driver's, so boards are passed on by uid, in the order given.
+
+    Raises: DeviceMissing, UsageError (ambiguous, or named twice).
+    """
+    if not wanted:
+        return Placement()
+    if list(wanted) == ["cpu"]:
+        packages = tuple(d.uid for d in devices if d.scope in ("cpu_package", "dram"))
+        return Placement(device_uids=packages, visibility_env=dict.fromkeys(_variables(devices), ""))
+    chosen: list[tuple[DeviceInfo, str]] = []
+    for word in wanted:
+        chosen.extend(_find(devices, word))
+    names = [name for _, name in chosen]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"device {twice} is named twice in {', '.join(wanted)}")
+    boards = {device.board or device.uid for device, _ in chosen}
+    uids = tuple(dict.fromkeys([device.uid for device, _ in chosen] + [d.uid for d in devices if d.board in boards]))
+    return Placement(device_uids=uids, visibility_env=_environment(chosen))
+
+
+def _accelerators(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """One device a board: the board itself, or its module where nothing finer is measured."""
+    boards: dict[str, DeviceInfo] = {}
+    for device in devices:
+        key = device.board or device.uid
+        if device.scope in _BOARDS and (key not in boards or device.scope == "accelerator"):
+            boards[key] = device
+    return list(boards.values())
+
+
+def _find(devices: Sequence[DeviceInfo], word: str) -> list[tuple[DeviceInfo, str]]:
+    boards = _accelerators(devices)
+    probe, colon, number = word.rpartition(":")
+    if number.isdigit() and (not colon or any(d.probe == probe for d in devices)):
+        found = [d for d in boards if d.index == int(number) and probe in ("", d.probe)]
+    elif any(d.probe == word for d in boards):
+        return [(d, d.uid) for d in boards if d.probe == word]
+    else:
+        return [_by_uid(boards, word)]
+    if not found:
+        raise _missing(boards, word)
+    if len(found) > 1:
+        hint = f"write one of: {', '.join(f'{d.probe}:{d.index}' for d in found)}"
+        raise UsageError(f"device {word!r} could be several", hint=hint)
+    return [(found[0], found[0].uid)]
+
+
+def _by_uid(boards: list[DeviceInfo], word: str) -> tuple[DeviceInfo, str]:
+    names = [(board, name) for board in boards for name in (board.uid, *board.covers)]
+    exact = [(board, name) for board, name in names if word in (name, board.pci)]
+    if exact:
+        return exact[0]
+    starting = [(board, name) for board, name in names if name.lower().startswith(word.lower())]
+    if len(word) < _SHORTEST_PREFIX or not starting:
+        raise _missing(boards, word)
+    if len(starting) > 1:
+        raise UsageError(f"device {word!r} could be several", hint=f"write more of: {', '.join(name for _, name in starting)}")
+    return starting[0]
+
+
+def _missing(boards: list[DeviceInfo], word: str) -> DeviceMissing:
+    here = "; ".join(f"{d.probe}:{d.index} {d.name} ({d.uid})" for d in boards) or "no accelerator"
+    return DeviceMissing(f"device {word!r} is not here", hint=f"here: {here}. `bench devices` tells more")
+
+
+def _variables(devices: Sequence[DeviceInfo]) -> list[str]:
+    return sorted({_VISIBILITY[d.probe] for d in devices if d.probe in _VISIBILITY})
+
+
+def _environment(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for probe, variable in _VISIBILITY.items():
+        mine = [(device, name) for device, name in chosen if device.probe == probe]
+        if not mine:
+            continue
+        if all(name.startswith(("GPU-", "MIG-")) for _, name in mine):
+            env[variable] = ",".join(name for _, name in mine)
+        else:  # a driver without UUIDs: its own order, which CUDA follows only when told to
+            env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+            env[variable] = ",".join(str(device.index) for device, _ in mine)
+    return env

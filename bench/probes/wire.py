@@ -1,0 +1,30 @@
+"""What a probe child and the harness say to each other: one JSON object a line, from the child's private stdout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.ports import Discovery
+from bench.records import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a child's stream.
+
+    `discovery`: everything known by now, replacing what was sent before. `watched`: how many `watch` commands it includes.
+    `readings`: one tick, empty where every device failed, so that a line is also a sign of life. `fatal`: the probe is
+    unusable, and why; the child ends after it.
+    """
+
+    discovery: Discovery | None = None
+    watched: int = 0
+    readings: tuple[Reading, ...] = ()
+    fatal: str | None = None
+
+
+WATCH = "watch"
+"""Command: `watch PID...`, observe these process trees too."""
+
+CLOSE = "close"
+"""Command: let go of the library and end. End of input means the same."""

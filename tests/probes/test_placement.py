@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from bench.errors import DeviceMissing, UsageError
+from bench.probes.placement import resolve
+from bench.records import DeviceInfo, Placement, Scope
+
+A, B, C = "GPU-1111aaaa-0000", "GPU-2222bbbb-0000", "GPU-1111cccc-0000"
+
+
+def device(uid: str, index: int, *, probe: str = "nvidia", scope: Scope = "accelerator", **more: object) -> DeviceInfo:
+    board = more.pop("board", uid)
+    return DeviceInfo(uid=uid, probe=probe, vendor=probe, name=f"Card {index}", index=index, scope=scope, board=board, **more)  # type: ignore[arg-type]
+
+
+CARDS = [
+    device("rapl:package-0", 0, probe="cpu", scope="cpu_package"),
+    device(A, 0, pci="0000:18:00.0"),
+    device(B, 1, covers=("MIG-aaaa-1", "MIG-bbbb-2")),
+    device(C, 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "uids"),
+    [
+        (["0"], [A]),
+        (["nvidia:1"], [B]),
+        ([B], [B]),
+        (["GPU-2222"], [B]),
+        (["gpu-1111a"], [A]),
+        (["0000:18:00.0"], [A]),
+        (["2", "0"], [C, A]),
+        (["nvidia"], [A, B, C]),
+    ],
+)
+def test_ways_to_name_a_board(wanted: list[str], uids: list[str]) -> None:
+    expected = Placement(device_uids=tuple(uids), visibility_env={"CUDA_VISIBLE_DEVICES": ",".join(uids)})
+    assert resolve(CARDS, wanted) == expected
+
+
+def test_nothing_wanted_restricts_nothing() -> None:
+    assert resolve(CARDS, []) == Placement()
+
+
+def test_a_slice_shows_itself_and_is_measured_by_its_board() -> None:
+    placement = resolve(CARDS, ["MIG-bbbb-2"])
+    assert placement == Placement(device_uids=(B,), visibility_env={"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2"})
+
+
+def test_two_slices_of_one_board_are_one_board() -> None:
+    placement = resolve(CARDS, ["MIG-aaaa-1", "MIG-bbbb-2"])
+    assert placement.device_uids == (B,)
+    assert placement.visibility_env == {"CUDA_VISIBLE_DEVICES": "MIG-aaaa-1,MIG-bbbb-2"}
+
+
+def test_the_module_comes_with_its_board() -> None:
+    devices = [device(A, 0), device(f"{A}/module", 0, scope="module", board=A, covers=(A,))]
+    placement = resolve(devices, ["0"])
+    assert placement == Placement(device_uids=(A, f"{A}/module"), visibility_env={"CUDA_VISIBLE_DEVICES": A})
+
+
+def test_cpu_hides_the_accelerators() -> None:
+    placement = resolve(CARDS, ["cpu"])
+    assert placement == Placement(device_uids=("rapl:package-0",), visibility_env={"CUDA_VISIBLE_DEVICES": ""})
+    assert resolve([], ["cpu"]) == Placement()
+
+
+def test_a_board_without_uuid_goes_by_the_drivers_order() -> None:
+    placement = resolve([device("pci:0000:18:00.0", 1)], ["1"])
+    assert placement.visibility_env == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1"}
+
+
+@pytest.mark.parametrize("word", ["3", "nvidia:7", "GPU-9999", "amd:0", "GPU", "", "tpu"])
+def test_what_is_not_here_is_missing_and_says_what_is(word: str) -> None:
+    with pytest.raises(DeviceMissing, match="is not here") as caught:
+        resolve(CARDS, [word])
+    assert caught.value.exit_code == 4
+    assert f"nvidia:0 Card 0 ({A})" in (caught.value.hint or "")
+
+
+def test_nothing_here_says_so() -> None:
+    with pytest.raises(DeviceMissing) as caught:
+        resolve(CARDS[:1], ["0"])
+    assert "no accelerator" in (caught.value.hint or "")
+
+
+def test_the_start_of_two_uids_is_refused() -> None:
+    with pytest.raises(UsageError, match="could be several") as caught:
+        resolve(CARDS, ["GPU-1111"])
+    assert A in (caught.value.hint or "")
+
+
+def test_an_index_of_two_vendors_is_refused() -> None:
+    with pytest.raises(UsageError, match="could be several") as caught:
+        resolve([*CARDS, device("0x1", 0, probe="amd")], ["0"])
+    assert "amd:0" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("wanted", [["0", "0"], ["0", "nvidia"], [A, "nvidia:0"]])
+def test_the_same_board_twice_is_refused(wanted: list[str]) -> None:
+    with pytest.raises(UsageError, match="named twice"):
+        resolve(CARDS, wanted)
