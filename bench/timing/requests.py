@@ -1,0 +1,218 @@
+"""All metrics that come from the event log, put together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.records import MISSING, Case, EventLog, FloatArray, IntArray, Metric, Window
+from bench.timing import latency, throughput
+from bench.timing.latency import ContentStamps, Gaps
+from bench.timing.population import BoolArray, Population, in_flight_mean, population
+from bench.timing.spec import scalar, undefined
+from bench.timing.summary import adjusted, distribution
+from bench.timing.throughput import PerBlock
+from bench.timing.tokens import Tokens, count_tokens
+
+_NONE_OK = "no request of the window succeeded"
+_NO_COUNTS = "the server gave no token counts: no usage, no token ids"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What one pass over the log gives to all metrics and rules."""
+
+    case: Case
+    log: EventLog
+    window: Window
+    members: Population
+    tokens: Tokens
+    stamps: ContentStamps
+    blocks: PerBlock
+    ttft_ms: FloatArray
+    tpot_ms: FloatArray
+    e2e_ms: FloatArray
+
+
+def observe(case: Case, log: EventLog, window: Window) -> Observed:
+    """Derive tokens, stamps, population and blocks from the log."""
+    tokens, stamps = count_tokens(log), latency.content_stamps(log)
+    return Observed(
+        case=case,
+        log=log,
+        window=window,
+        members=population(log, window, case.load.kind),
+        tokens=tokens,
+        stamps=stamps,
+        blocks=throughput.per_block(log, tokens, stamps, window),
+        ttft_ms=latency.ttft_ms(log, stamps),
+        tpot_ms=latency.tpot_ms(tokens, stamps),
+        e2e_ms=latency.e2e_ms(log, stamps),
+    )
+
+
+def request_metrics(seen: Observed, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Metric]:
+    """Latency, throughput, goodput and counts."""
+    found = (
+        *_latencies(seen),
+        *_adjusted(seen),
+        *_gap_metrics(seen),
+        *_per_request(seen),
+        throughput.output_tok_per_s(seen.blocks, seen.tokens, seen.window),
+        throughput.input_tok_per_s(seen.blocks, seen.window),
+        throughput.total_tok_per_s(seen.blocks, seen.tokens, seen.window),
+        throughput.requests_per_s(seen.blocks, seen.window),
+        _goodput(seen),
+        *_shares(seen),
+        prefix_cache_hit_share(seen.log, seen.members, before, after),
+        *kv_cache_util(after),
+    )
+    return {metric.name: metric for metric in found}
+
+
+def _latencies(seen: Observed) -> tuple[Metric, ...]:
+    ok, log, stamps = seen.members.ok, seen.log, seen.stamps
+    closed = seen.case.load.kind == "closed"
+    tpot_source = seen.tokens.source
+    return (
+        distribution("ttft_ms", seen.ttft_ms[ok], _NONE_OK),
+        undefined("ttft_scheduled_ms", "closed loop: nothing is scheduled")
+        if closed
+        else distribution("ttft_scheduled_ms", latency.ttft_scheduled_ms(log, stamps)[ok], _NONE_OK),
+        distribution("ttfat_ms", latency.ttfat_ms(log, stamps)[ok], "no request got an answer beside reasoning"),
+        distribution("tpot_ms", seen.tpot_ms[ok], _no_tpot(seen), source=tpot_source),
+        distribution("e2e_ms", seen.e2e_ms[ok], _NONE_OK),
+        distribution("tok_per_s_per_user", latency.tok_per_s_per_user(seen.tpot_ms)[ok], _no_tpot(seen), source=tpot_source),
+    )
+
+
+def _no_tpot(seen: Observed) -> str:
+    ok = seen.members.ok
+    if not ok.any():
+        return _NONE_OK
+    if bool((seen.tokens.n_out[ok] == MISSING).all()):
+        return _NO_COUNTS
+    if bool(seen.tokens.hidden[ok].any()):
+        return "usage counts reasoning tokens that were never streamed"
+    return "no reply has tokens after its first chunk"
+
+
+def _adjusted(seen: Observed) -> tuple[Metric, ...]:
+    members, ok, log = seen.members.members, seen.members.ok, seen.log
+    missing = "no request was sent in the window"
+
+    def censored(values: FloatArray) -> FloatArray:
+        return np.where(ok & ~np.isnan(values), values, np.inf)[members]
+
+    scheduled = latency.ttft_scheduled_ms(log, seen.stamps)
+    return (
+        adjusted("ttft_adjusted_ms", censored(seen.ttft_ms), missing),
+        undefined("ttft_scheduled_adjusted_ms", "closed loop: nothing is scheduled")
+        if seen.case.load.kind == "closed"
+        else adjusted("ttft_scheduled_adjusted_ms", censored(scheduled), missing),
+        adjusted("e2e_adjusted_ms", censored(seen.e2e_ms), missing),
+    )
+
+
+def _gap_metrics(seen: Observed) -> tuple[Metric, Metric]:
+    ok, tokens = seen.members.ok, seen.tokens
+    chunks, token_gaps = latency.icl_ms(seen.log, ok), latency.itl_ms(seen.log, tokens, ok)
+    left_out = int((ok & ~tokens.per_chunk_known & (tokens.chunks > 1)).sum())
+    source = tokens.source if not left_out else f"{tokens.source}; {left_out} of {int(ok.sum())} requests left out"
+    missing = (
+        _NONE_OK
+        if not ok.any()
+        else "tokens per chunk are unknown and chunks != tokens"
+        if left_out
+        else "no reply has two chunks"
+    )
+    return (
+        distribution("icl_ms", chunks.ms, _NONE_OK if not ok.any() else "no reply has two chunks", cluster=chunks.request),
+        _itl(token_gaps, missing, source),
+    )
+
+
+def _itl(gaps: Gaps, missing: str, source: str | None) -> Metric:
+    return distribution(
+        "itl_ms",
+        np.repeat(gaps.ms, gaps.tokens),
+        missing,
+        cluster=np.repeat(gaps.request, gaps.tokens),
+        source=source,
+    )
+
+
+def _per_request(seen: Observed) -> tuple[Metric, ...]:
+    ok, tokens, log = seen.members.ok, seen.tokens, seen.log
+    per_chunk = np.where(tokens.chunks > 0, tokens.delivered / np.maximum(tokens.chunks, 1), np.nan)
+    missing = _NO_COUNTS if ok.any() else _NONE_OK
+    return (
+        distribution("tokens_per_chunk", per_chunk[ok], missing, source=tokens.source),
+        distribution("output_tokens", _counts(tokens.n_out[ok]), missing, source=tokens.source),
+        distribution(
+            "input_tokens", _counts(log.input_tokens[ok]), "the server's usage has no prompt tokens" if ok.any() else _NONE_OK
+        ),
+    )
+
+
+def _counts(values: IntArray) -> FloatArray:
+    return np.where(values == MISSING, np.nan, values.astype(np.float64))
+
+
+def _goodput(seen: Observed) -> Metric:
+    closed = seen.case.load.kind == "closed"
+    ttft = seen.ttft_ms if closed else latency.ttft_scheduled_ms(seen.log, seen.stamps)
+    latencies = {"ttft": ttft, "tpot": seen.tpot_ms, "e2e": seen.e2e_ms}
+    return throughput.goodput_rps(seen.case, seen.members, latencies, seen.tokens.n_out, seen.window)
+
+
+def _shares(seen: Observed) -> tuple[Metric, ...]:
+    members, count = seen.members, seen.members.count
+    if count == 0:
+        reason = "no request was sent in the window"
+        shares = (undefined("error_share", reason), undefined("unfinished_share", reason))
+    else:
+        shares = (
+            scalar("error_share", int(members.failed.sum()) / count, n=count),
+            scalar("unfinished_share", int(members.unfinished.sum()) / count, n=count),
+        )
+    if not bool((seen.log.sent_ns != MISSING).any()):
+        return (*shares, undefined("in_flight_mean", "no request was sent"))
+    return (*shares, scalar("in_flight_mean", in_flight_mean(seen.log, seen.window), n=count))
+
+
+def prefix_cache_hit_share(log: EventLog, members: Population, before: Mapping[str, float], after: Mapping[str, float]) -> Metric:
+    """Share of prompt tokens that came from the engine's prefix cache: its counters, else the detail in `usage`; the larger
+    where both are there.
+    """
+    found = {"counters": _counter_share(before, after), "usage": _usage_share(log, members.members)}
+    known = {source: share for source, share in found.items() if share is not None}
+    if not known:
+        return undefined("prefix_cache_hit_share", "the engine has no cache counters and its usage no cached tokens")
+    source = max(known, key=lambda name: known[name])
+    return scalar("prefix_cache_hit_share", known[source], source=source)
+
+
+def _counter_share(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
+    names = ("prompt_tokens_cached_total", "prompt_tokens_total")
+    if any(name not in before or name not in after for name in names):
+        return None
+    cached, prompt = (after[name] - before[name] for name in names)
+    return cached / prompt if prompt > 0 and cached >= 0 else None
+
+
+def _usage_share(log: EventLog, members: BoolArray) -> float | None:
+    known = members & (log.cached_tokens != MISSING) & (log.input_tokens > 0)
+    total = float(log.input_tokens[known].sum())
+    return float(log.cached_tokens[known].sum()) / total if total else None
+
+
+def kv_cache_util(after: Mapping[str, float]) -> tuple[Metric, Metric]:
+    """KV cache in use [share], where the engine kept its mean and peak over the window."""
+    mean, peak = (
+        undefined(name, "the engine does not tell") if name not in after else scalar(name, after[name], source="engine")
+        for name in ("kv_cache_util_mean", "kv_cache_util_peak")
+    )
+    return mean, peak

@@ -1,0 +1,323 @@
+"""Every metric of the lab in one table, and the ways to make a `Metric` from it. Long because it is a table.
+
+Adding a metric is one row here and one function that computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.records import Metric
+
+Better = Literal["up", "down"]
+_Row = tuple[str, str, Better | None, bool, str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSpec:
+    """What a metric is. `better`: which way is good, None where neither is. `gated`: takes part in regression gates."""
+
+    name: str
+    unit: str
+    kind: Literal["scalar", "distribution"]
+    better: Better | None
+    gated: bool
+    definition: str
+    formula: str
+    undefined_when: str
+
+
+_LATENCY_ROWS = (
+    ("ttft_ms", "ms", True, "time to first token", "first content chunk - sent", "no content"),
+    (
+        "ttft_scheduled_ms",
+        "ms",
+        True,
+        "time to first token, client queueing included",
+        "first content chunk - scheduled",
+        "closed loop",
+    ),
+    ("ttfat_ms", "ms", False, "time to first answer token", "first chunk that is not reasoning - sent", "no answer"),
+    (
+        "tpot_ms",
+        "ms",
+        True,
+        "time per output token after the first",
+        "(last content - first content) / (n_out - k1)",
+        "n_out <= k1, no token count, hidden reasoning",
+    ),
+    ("icl_ms", "ms", False, "inter-chunk latency", "gap between consecutive content chunks", "fewer than two chunks"),
+    ("itl_ms", "ms", True, "inter-token latency", "gap / k, weighted by k", "tokens per chunk unknown and chunks != tokens"),
+    ("e2e_ms", "ms", True, "end-to-end latency", "last content chunk - sent", "no content"),
+    (
+        "ttft_adjusted_ms",
+        "ms",
+        False,
+        "TTFT with failures at +inf",
+        "as ttft_ms over the whole population, inverted_cdf",
+        "the quantile falls on a failure",
+    ),
+    (
+        "ttft_scheduled_adjusted_ms",
+        "ms",
+        False,
+        "scheduled TTFT with failures at +inf",
+        "as ttft_scheduled_ms over the whole population, inverted_cdf",
+        "closed loop; the quantile falls on a failure",
+    ),
+    (
+        "e2e_adjusted_ms",
+        "ms",
+        False,
+        "end-to-end latency with failures at +inf",
+        "as e2e_ms over the whole population, inverted_cdf",
+        "the quantile falls on a failure",
+    ),
+)
+
+_PER_REQUEST_ROWS: tuple[tuple[str, str, Better | None, str, str, str], ...] = (
+    ("tok_per_s_per_user", "tok/s", "up", "streaming speed that one user sees", "1000 / tpot_ms", "as tpot_ms"),
+    (
+        "tokens_per_chunk",
+        "tok",
+        None,
+        "tokens in a content chunk, per request",
+        "tokens delivered / content chunks",
+        "no token count",
+    ),
+    ("output_tokens", "tok", None, "tokens generated per request", "server usage, else token ids", "no token count"),
+    ("input_tokens", "tok", None, "prompt tokens per request as the server counts them", "server usage", "no usage"),
+)
+
+_LOAD_ROWS: tuple[_Row, ...] = (
+    (
+        "output_tok_per_s",
+        "tok/s",
+        "up",
+        True,
+        "output throughput",
+        "tokens with event time in the window / T",
+        "no token count, no token in the window",
+    ),
+    (
+        "input_tok_per_s",
+        "tok/s",
+        "up",
+        False,
+        "prompt throughput",
+        "prompt tokens of requests whose first content is in the window / T",
+        "no usage",
+    ),
+    ("total_tok_per_s", "tok/s", "up", False, "prompt and output throughput", "input_tok_per_s + output_tok_per_s", "either is"),
+    (
+        "requests_per_s",
+        "1/s",
+        "up",
+        True,
+        "completed requests per second (QPS)",
+        "successes closed in the window / T",
+        "no window",
+    ),
+    (
+        "goodput_rps",
+        "1/s",
+        "up",
+        True,
+        "requests per second that meet every SLO",
+        "requests of the population within all limits / T",
+        "no SLO, or a limit that can't be judged",
+    ),
+    (
+        "error_share",
+        "share",
+        "down",
+        True,
+        "failed share of the population",
+        "requests neither OK nor cut off by us / population",
+        "no request",
+    ),
+    ("unfinished_share", "share", "down", False, "share cut off when the grace ended", "cancelled / population", "no request"),
+    (
+        "in_flight_mean",
+        "1",
+        None,
+        False,
+        "requests in flight, time average (Little's L)",
+        "sum of overlaps of [sent, closed) with the window / T",
+        "no request",
+    ),
+    (
+        "prefix_cache_hit_share",
+        "share",
+        None,
+        False,
+        "prompt tokens served from a prefix cache",
+        "cached / prompt tokens, counters before and after, else usage",
+        "no counter, no usage detail",
+    ),
+    (
+        "kv_cache_util_mean",
+        "share",
+        None,
+        False,
+        "KV cache in use, time average",
+        "from the engine's own metrics",
+        "engine has none",
+    ),
+    ("kv_cache_util_peak", "share", None, False, "KV cache in use, highest", "from the engine's own metrics", "engine has none"),
+)
+
+_DEVICE_ROWS: tuple[_Row, ...] = (
+    (
+        "memory_used_peak_b",
+        "B",
+        "down",
+        True,
+        "memory in use, highest in the window",
+        "sum over boards (else process trees) of each one's peak",
+        "no probe",
+    ),
+    ("memory_reserved_util", "share", None, False, "memory in use over memory there", "sum of peaks / sum of totals", "no total"),
+    (
+        "cpu_util_mean",
+        "share",
+        None,
+        False,
+        "CPU use of the engine's process tree, share of the host",
+        "mean over the window",
+        "no probe",
+    ),
+    ("accelerator_util_mean", "share", None, False, "busy share of the boards", "mean over boards and the window", "no probe"),
+    (
+        "energy_j",
+        "J",
+        None,
+        False,
+        "energy of the headline scope",
+        "counter difference, else integral of power",
+        "see docs/energy.md",
+    ),
+    ("energy_net_j", "J", None, False, "energy above the resident idle", "E - P_resident * T", "no resident window"),
+    ("power_mean_w", "W", None, False, "mean power of the headline scope", "E / T", "no energy"),
+    ("idle_power_w", "W", None, False, "power before the engine starts", "E_idle / T_idle", "no idle window"),
+    (
+        "resident_power_w",
+        "W",
+        None,
+        False,
+        "power with the model loaded and no load",
+        "E_resident / T_resident",
+        "no resident window",
+    ),
+    (
+        "j_per_output_tok",
+        "J/tok",
+        "down",
+        True,
+        "energy per output token, gross",
+        "E / output tokens in the window",
+        "no energy, no tokens",
+    ),
+    (
+        "j_per_output_tok_same_board",
+        "J/tok",
+        "down",
+        False,
+        "as j_per_output_tok; its interval leaves out the sensor's gain",
+        "E / output tokens in the window",
+        "as j_per_output_tok",
+    ),
+    (
+        "j_per_output_tok_net",
+        "J/tok",
+        "down",
+        False,
+        "energy per output token above the resident idle",
+        "(E - P_resident * T) / output tokens",
+        "no resident window",
+    ),
+    (
+        "j_per_total_tok",
+        "J/tok",
+        "down",
+        False,
+        "energy per prompt and output token",
+        "E / (prompt + output tokens)",
+        "no energy, no tokens",
+    ),
+    (
+        "j_per_request",
+        "J",
+        "down",
+        False,
+        "energy per completed request",
+        "E / requests completed in the window",
+        "no energy, none completed",
+    ),
+    ("tok_per_j", "tok/J", "up", False, "output tokens per joule", "output tokens in the window / E", "no energy, no tokens"),
+)
+
+SCOPES = ("accelerator", "module", "cpu_package", "dram", "node")
+
+
+def _spec(kind: Literal["scalar", "distribution"], row: _Row) -> MetricSpec:
+    name, unit, better, gated, definition, formula, undefined_when = row
+    return MetricSpec(
+        name=name,
+        unit=unit,
+        kind=kind,
+        better=better,
+        gated=gated,
+        definition=definition,
+        formula=formula,
+        undefined_when=undefined_when,
+    )
+
+
+def scope_energy_name(scope: str, quality: str = "measured") -> str:
+    """The column of one scope's energy; what is modelled or simulated never shares one with what is measured."""
+    return f"energy_{scope}_j" if quality == "measured" else f"energy_{scope}_{quality}_j"
+
+
+def _scope_rows() -> Iterable[_Row]:
+    for quality in ("measured", "modelled", "simulated"):
+        for scope in SCOPES:
+            name = scope_energy_name(scope, quality)
+            yield name, "J", None, False, f"energy of the scope {scope}, {quality}", "sum over its domains", "a part is missing"
+
+
+def _table() -> dict[str, MetricSpec]:
+    latency = [_spec("distribution", (n, unit, "down", gated, d, f, u)) for n, unit, gated, d, f, u in _LATENCY_ROWS]
+    per_request = [_spec("distribution", (n, unit, better, False, d, f, u)) for n, unit, better, d, f, u in _PER_REQUEST_ROWS]
+    scalars = [_spec("scalar", row) for row in (*_LOAD_ROWS, *_DEVICE_ROWS, *_scope_rows())]
+    return {spec.name: spec for spec in (*latency, *per_request, *scalars)}
+
+
+SPECS: dict[str, MetricSpec] = _table()
+"""Every metric by name, in the order in which people read them."""
+
+ENERGY_METRICS = tuple(row[0] for row in _DEVICE_ROWS if row[1] in ("J", "J/tok", "tok/J") or row[0] == "power_mean_w")
+"""What an invalid energy reason turns into NULL."""
+
+REQUIRED = tuple(name for name in SPECS if not name.endswith(("_modelled_j", "_simulated_j")))
+"""Metrics that every trial has, undefined ones with their reason; the rest appear only where there are such devices."""
+
+
+def undefined(name: str, reason: str, *, n: int = 0) -> Metric:
+    """`name` with no number at all, and why."""
+    return Metric(name=name, unit=SPECS[name].unit, reason=reason, n=n)
+
+
+def scalar(
+    name: str,
+    value: float,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    n: int = 1,
+    source: str | None = None,
+) -> Metric:
+    """`name` as one number with its interval; `n` observations stand behind it."""
+    return Metric(name=name, unit=SPECS[name].unit, value=value, low=low, high=high, n=n, source=source)

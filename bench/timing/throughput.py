@@ -1,0 +1,152 @@
+"""Tokens, requests and goodput per second over the window. Pure.
+
+Intervals come from equal blocks of the window (10 to 30): block totals are taken as independent draws of a steady process
+and their mean gets a t-interval. Requests in lockstep make blocks less alike than chance would, which widens it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.records import MISSING, Case, EventLog, FloatArray, IntArray, Metric, Outcome, Window
+from bench.stats import block_count, mean_interval
+from bench.timing.latency import ContentStamps
+from bench.timing.population import BoolArray, Population, in_window
+from bench.timing.spec import scalar, undefined
+from bench.timing.tokens import Tokens
+
+MAX_UNKNOWN_SHARE = 0.05
+"""Prompt lengths may be unknown for at most this share of requests; those are taken at the mean of the known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerBlock:
+    """What arrived in each equal block of the window; `input_tokens` is None when the server didn't count prompts."""
+
+    output_tokens: FloatArray | None
+    input_tokens: FloatArray | None
+    completed: FloatArray
+    scheduled: FloatArray
+    input_source: str | None
+    output_reason: str
+    """Why `output_tokens` is None."""
+
+
+def block_edges_ns(window: Window) -> IntArray:
+    """The edges [ns] of the window's equal blocks."""
+    return np.linspace(0, window.t1_ns - window.t0_ns, block_count(window.seconds) + 1).round().astype(np.int64) + window.t0_ns
+
+
+def per_block(log: EventLog, tokens: Tokens, stamps: ContentStamps, window: Window) -> PerBlock:
+    """Counts per block, from every request that delivered anything in the window, however it ended."""
+    chunk_in = in_window(log.chunk_ns, window)
+    output, why = _output_tokens(log, tokens, window)
+    prompt, source = _prompt_tokens(log, in_window(stamps.first_ns, window))
+    done = in_window(log.closed_ns, window) & (log.outcome == Outcome.OK)
+    due = in_window(log.scheduled_ns, window)
+    return PerBlock(
+        output_tokens=None if output is None else _totals(log.chunk_ns[chunk_in], output, window),
+        input_tokens=None if prompt is None else _totals(stamps.first_ns[in_window(stamps.first_ns, window)], prompt, window),
+        completed=_totals(log.closed_ns[done], np.ones(int(done.sum())), window),
+        scheduled=_totals(log.scheduled_ns[due], np.ones(int(due.sum())), window),
+        input_source=source,
+        output_reason=why,
+    )
+
+
+def _output_tokens(log: EventLog, tokens: Tokens, window: Window) -> tuple[FloatArray | None, str]:
+    inside = tokens.per_chunk[in_window(log.chunk_ns, window)]
+    if len(inside) == 0:
+        return None, "no token arrived in the window"
+    if np.isnan(inside).any():
+        return None, "the server gave no token counts: no usage, no token ids"
+    return inside, ""
+
+
+def _prompt_tokens(log: EventLog, began: BoolArray) -> tuple[FloatArray | None, str | None]:
+    counts = log.input_tokens[began].astype(np.float64)
+    unknown = counts == MISSING
+    if len(counts) == 0 or unknown.mean() > MAX_UNKNOWN_SHARE:
+        return None, None
+    if not unknown.any():
+        return counts, "usage"
+    counts[unknown] = counts[~unknown].mean()
+    return counts, f"usage; {int(unknown.sum())} of {len(counts)} requests at the mean of the others"
+
+
+def _totals(stamps_ns: IntArray, weights: FloatArray, window: Window) -> FloatArray:
+    edges = block_edges_ns(window)
+    block = np.clip(np.searchsorted(edges, stamps_ns, side="right") - 1, 0, len(edges) - 2)
+    return np.bincount(block, weights=weights, minlength=len(edges) - 1).astype(np.float64)
+
+
+def rate(name: str, blocks: FloatArray, window: Window, *, source: str | None = None) -> Metric:
+    """`name` = total over the window length, with a t-interval from block totals."""
+    per_s = len(blocks) / window.seconds
+    total = float(blocks.sum())
+    found = mean_interval(blocks)
+    if total == 0.0 or found.low is None or found.high is None:
+        return scalar(name, total / window.seconds, n=len(blocks), source=source)
+    return scalar(
+        name,
+        total / window.seconds,
+        low=max(0.0, found.low * per_s),
+        high=found.high * per_s,
+        n=len(blocks),
+        source=source,
+    )
+
+
+def output_tok_per_s(blocks: PerBlock, tokens: Tokens, window: Window) -> Metric:
+    """Output throughput [tok/s]: tokens whose event time lies in the window, from every request, over its length."""
+    if blocks.output_tokens is None:
+        return undefined("output_tok_per_s", blocks.output_reason)
+    return rate("output_tok_per_s", blocks.output_tokens, window, source=tokens.source)
+
+
+def input_tok_per_s(blocks: PerBlock, window: Window) -> Metric:
+    """Prompt throughput [tok/s]: prompt tokens of requests whose first content lies in the window, over its length."""
+    if blocks.input_tokens is None:
+        return undefined("input_tok_per_s", "no request began to answer in the window, or the server gave no prompt token counts")
+    return rate("input_tok_per_s", blocks.input_tokens, window, source=blocks.input_source)
+
+
+def total_tok_per_s(blocks: PerBlock, tokens: Tokens, window: Window) -> Metric:
+    """Prompt and output throughput [tok/s]."""
+    if blocks.output_tokens is None:
+        return undefined("total_tok_per_s", blocks.output_reason)
+    if blocks.input_tokens is None:
+        return undefined("total_tok_per_s", "prompt tokens are unknown")
+    return rate("total_tok_per_s", blocks.output_tokens + blocks.input_tokens, window, source=tokens.source)
+
+
+def requests_per_s(blocks: PerBlock, window: Window) -> Metric:
+    """Completed requests per second: successes closed in the window over its length."""
+    return rate("requests_per_s", blocks.completed, window)
+
+
+def goodput_rps(case: Case, members: Population, latencies: dict[str, FloatArray], n_out: IntArray, window: Window) -> Metric:
+    """Requests per second that meet every limit of `case.slos`. Time-outs, failures and requests cut off are misses.
+
+    `latencies`: ttft, tpot and e2e per request [ms], NaN where undefined. A reply of one token has no TPOT: that limit is
+    skipped for it, and the skips are counted in `source`.
+    """
+    name = "goodput_rps"
+    if not case.slos:
+        return undefined(name, "no SLO was stated")
+    if members.count == 0:
+        return undefined(name, "no request was sent in the window")
+    good, skipped = members.ok.copy(), 0
+    for slo in case.slos:
+        value = latencies[slo.metric]
+        absent = members.ok & np.isnan(value)
+        single = absent & (n_out == 1)
+        if bool((absent & ~single).any()):
+            return undefined(name, f"the {slo.metric} of {int((absent & ~single).sum())} requests can't be told")
+        skipped += int(single.sum())
+        good &= single | (np.nan_to_num(value, nan=np.inf) <= slo.limit_ms)
+    count = int(good.sum())
+    note = f"{count} of {members.count} requests" + (f"; {skipped} undefined criteria skipped" if skipped else "")
+    return scalar(name, count / window.seconds, n=members.count, source=note)

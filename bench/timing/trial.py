@@ -1,0 +1,70 @@
+"""One trial, from events and readings to metrics and reasons: the whole timing core in one screen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bench.records import Case, LoadResult, Measured, Metric, Telemetry
+from bench.timing.client_rules import Judged
+from bench.timing.energies import device_metrics
+from bench.timing.load_rules import load_reasons
+from bench.timing.requests import observe, request_metrics
+from bench.timing.spec import REQUIRED, SPECS, undefined
+from bench.timing.validity import raise_code
+
+
+def measure(
+    case: Case,
+    load: LoadResult,
+    telemetry: Telemetry,
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    *,
+    engine_precision: str | None = None,
+    attached: bool = False,
+) -> Measured:
+    """Every metric of a trial with its interval or its reason, and what makes the trial untrustworthy.
+
+    `before`, `after`: the engine's own counters around the load. `engine_precision`: what the engine says it runs.
+    `attached`: the engine is not ours, so that devices count only when the case names them. The bootstrap is seeded by the
+    case: the same trial always gives the same numbers.
+    """
+    window = load.window
+    if window is None or window.t1_ns <= window.t0_ns:
+        return _without_window(case)
+    seen = observe(case, load.log, window)
+    metrics = request_metrics(seen, before, after)
+    judged = Judged(
+        case=case,
+        log=load.log,
+        window=window,
+        members=seen.members,
+        blocks=seen.blocks,
+        metrics=metrics,
+        ttft_ms=seen.ttft_ms,
+        health=load.health,
+        prompts_recycled=load.prompts_recycled,
+        before=before,
+        after=after,
+    )
+    devices = device_metrics(seen, telemetry, np.random.default_rng(case.seed), attached=attached)
+    return Measured(
+        metrics=_in_order(metrics | devices.metrics),
+        reasons=(*load_reasons(judged, engine_precision), *devices.reasons),
+        energy_scope=devices.scope,
+    )
+
+
+def _without_window(case: Case) -> Measured:
+    reason = "the load ended before the window began"
+    return Measured(
+        metrics={name: undefined(name, reason) for name in REQUIRED},
+        reasons=raise_code("no_window", case.profile, reason),
+        energy_scope=None,
+    )
+
+
+def _in_order(metrics: dict[str, Metric]) -> dict[str, Metric]:
+    return {name: metrics[name] for name in SPECS if name in metrics}
