@@ -1,0 +1,124 @@
+"""`bench suites`: list, show, validate and expand suite files, and print their JSON Schema."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from bench import codec, suite
+from bench.errors import SuiteError
+from bench.identity import case_id, workload_id
+from bench.records import Case, LengthSpec
+from bench.suite import Suite
+
+
+@click.group()
+def suites() -> None:
+    """List, show, validate and expand suite files.
+
+    A suite is named by its path, by its name in ./suites, or by the name of one that comes with bench.
+    """
+
+
+@suites.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def list_suites(as_json: bool) -> None:
+    """List the suites that can be run by name."""
+    rows: list[dict[str, str | int | None]] = []
+    for info in suite.available():
+        try:
+            found = suite.load(info.path)
+        except SuiteError as error:
+            first = str(error).splitlines()[0]
+            rows.append({"name": info.name, "origin": info.origin, "cases": None, "description": None, "problem": first})
+            continue
+        description = found.description.partition("\n")[0]
+        cases = len(found.cases)
+        rows.append({"name": info.name, "origin": info.origin, "cases": cases, "description": description, "problem": None})
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = [["suite", "cases", "from", "description"]]
+    for row in rows:
+        cases_text = "-" if row["cases"] is None else str(row["cases"])
+        about = row["description"] if row["problem"] is None else f"can't be used: {row['problem']}"
+        table.append([str(row["name"]), cases_text, str(row["origin"]), str(about)])
+    _print_table(table)
+
+
+@suites.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Print a suite file as it is written."""
+    click.echo(suite.text_of(name), nl=False)
+
+
+@suites.command()
+@click.argument("files", nargs=-1, required=True)
+def validate(files: tuple[str, ...]) -> None:
+    """Check suite files: every problem of every file with its line."""
+    problems: list[str] = []
+    for ref in files:
+        try:
+            found = suite.load(ref)
+        except SuiteError as error:
+            problems.append(str(error) + (f" ({error.hint})" if error.hint else ""))
+            continue
+        _say(found)
+        click.echo(f"{found.path}: ok, {len(found.cases)} case{'s' if len(found.cases) > 1 else ''}")
+    if problems:
+        raise SuiteError("\n".join(problems))
+
+
+@suites.command()
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with every resolved value.")
+def expand(name: str, as_json: bool) -> None:
+    """Print every case of a suite with its ids."""
+    found = suite.load(name)
+    _say(found)
+    cases = suite.expand(found)
+    if as_json:
+        rows = [
+            {"case_id": case_id(c), "workload_id": workload_id(c), "name": c.name, "case": codec.to_builtins(c)} for c in cases
+        ]
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    header = ["case_id", "workload_id", "name", "engine", "load", "in/out", "time"]
+    _print_table([header, *([case_id(c), workload_id(c), *_row(c)] for c in cases)])
+
+
+@suites.command()
+def schema() -> None:
+    """Print the JSON Schema of the suite format, for editors."""
+    click.echo(json.dumps(suite.json_schema(), indent=2))
+
+
+def _say(found: Suite) -> None:
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def _row(case: Case) -> list[str]:
+    load = case.load
+    if load.kind == "closed":
+        what = f"batch {load.batch_size}"
+    elif load.request_rate is None:
+        what = "all at once"
+    else:
+        what = f"{load.request_rate:g}/s {load.arrivals}"
+    length = f"{load.num_prompts} prompts" if load.num_prompts else f"{case.duration_s:g}s"
+    lengths = f"{_tokens(case.input_tokens)}/{_tokens(case.output_tokens)}"
+    return [case.name, case.engine, what, lengths, f"{length} x {case.repeats}"]
+
+
+def _tokens(spec: LengthSpec) -> str:
+    return str(spec.mean) if spec.dist == "fixed" else f"~{spec.mean}"
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    """Columns two spaces apart, the same on a terminal and in a pipe."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

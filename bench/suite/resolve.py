@@ -1,0 +1,115 @@
+"""A checked point to a `Case`: every default is written out here, so that the case means the same for ever."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bench.records import Case, LengthSpec, LoadSpec, Profile, Sampling
+from bench.suite.matrix import Point
+
+GRACE_S = 30.0
+REQUEST_TIMEOUT_S = 600.0
+TOKENS = 128
+MINIMUM_WINDOW_S = {Profile.SMOKE: 5.0, Profile.NIGHTLY: 60.0, Profile.OFFICIAL: 600.0}
+"""Windows below these are marked `too_short` by the timing core; here they only bring a warning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowDefaults:
+    """How long to measure, and how often."""
+
+    duration_s: float
+    warmup_s: float
+    idle_s: float
+    repeats: int
+
+
+PROFILES = {
+    Profile.SMOKE: WindowDefaults(duration_s=10.0, warmup_s=2.0, idle_s=2.0, repeats=1),
+    Profile.NIGHTLY: WindowDefaults(duration_s=60.0, warmup_s=10.0, idle_s=10.0, repeats=3),
+    Profile.OFFICIAL: WindowDefaults(duration_s=600.0, warmup_s=60.0, idle_s=30.0, repeats=5),
+}
+
+
+def profile_of(point: Point) -> Profile:
+    """The profile written, else smoke."""
+    profile = point.get("profile", Profile.SMOKE)
+    assert isinstance(profile, Profile)
+    return profile
+
+
+def engine_of(point: Point) -> str:
+    """The engine written, else `openai` for an address and `llamacpp` without."""
+    return str(point.get("engine", "openai" if point.has("base_url") else "llamacpp"))
+
+
+def window_defaults(point: Point) -> WindowDefaults:
+    """Times [s] and repeats: as written, else by profile."""
+    default = PROFILES[profile_of(point)]
+    return WindowDefaults(
+        duration_s=point.get("duration", default.duration_s),
+        warmup_s=point.get("warmup", default.warmup_s),
+        idle_s=point.get("idle", default.idle_s),
+        repeats=point.get("repeats", default.repeats),
+    )
+
+
+def load_of(point: Point) -> LoadSpec:
+    """Closed loop of `batch_size` (default 1), or open loop at `request_rate` (infinite: all at once)."""
+    num_prompts = point.get("num_prompts")
+    if not point.has("request_rate"):
+        return LoadSpec(kind="closed", batch_size=point.get("batch_size", 1), num_prompts=num_prompts)
+    rate = point.get("request_rate")
+    at_once = rate == math.inf
+    return LoadSpec(
+        kind="open",
+        request_rate=None if at_once else rate,
+        arrivals="burst" if at_once else point.get("arrivals", "poisson"),
+        burstiness=point.get("burstiness"),
+        max_concurrency=point.get("max_concurrency"),
+        num_prompts=num_prompts,
+    )
+
+
+def name_of(point: Point) -> str:
+    """The case's name, or its model's, with the values of its matrix."""
+    base = point.get("name") or point.get("model", "mock")
+    return f"{base}/{point.suffix}" if point.suffix else str(base)
+
+
+def resolve(point: Point, suite: str) -> Case:
+    """The case of a point that has passed the rules."""
+    times = window_defaults(point)
+    return Case(
+        name=name_of(point),
+        suite=suite,
+        model=point.get("model", "mock"),
+        model_source=point.get("model_source"),
+        precision=point.get("precision"),
+        engine=engine_of(point),
+        engine_args=point.entries("engine_args"),
+        base_url=point.get("base_url"),
+        api_key_env=point.get("api_key_env"),
+        protocol=point.get("protocol", "openai-chat"),
+        devices=point.get("devices", ()),
+        load=load_of(point),
+        input_tokens=point.get("input_tokens", LengthSpec(mean=TOKENS)),
+        output_tokens=point.get("output_tokens", LengthSpec(mean=TOKENS)),
+        exact_lengths=point.get("exact_lengths", False),
+        dataset=point.get("dataset", "synthetic"),
+        seed=point.get("seed", 0),
+        sampling=Sampling(
+            temperature=point.get("temperature", 0.0), top_p=point.get("top_p", 1.0), ignore_eos=point.get("ignore_eos", True)
+        ),
+        duration_s=times.duration_s,
+        warmup_s=times.warmup_s,
+        grace_s=point.get("grace", GRACE_S),
+        request_timeout_s=point.get("request_timeout", REQUEST_TIMEOUT_S),
+        idle_s=times.idle_s,
+        repeats=times.repeats,
+        profile=profile_of(point),
+        slos=point.get("goodput", ()),
+        client_workers=point.get("workers"),
+        labels=point.entries("labels"),
+    )

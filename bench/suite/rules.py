@@ -1,0 +1,169 @@
+"""Combinations that can't be measured, or not as meant. A rule yields (keys, message): it is reported where the last key stands.
+
+Messages name the keys and the fix but not the values of one point: a matrix then reports a conflict once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+
+from bench import plugins
+from bench.suite.matrix import Point
+from bench.suite.resolve import MINIMUM_WINDOW_S, engine_of, load_of, profile_of, window_defaults
+from bench.suite.written import Problems
+
+Finding = tuple[tuple[str, ...], str]
+Rule = Callable[[Point], Iterator[Finding]]
+
+_ATTACHING = frozenset({"openai"})
+"""Built-in engines that are only an address. All other built-ins launch themselves; those of plugins are not judged."""
+
+
+def _model(point: Point) -> Iterator[Finding]:
+    if not point.has("model") and engine_of(point) != "mock":
+        yield (), "a case needs a 'model': add it here or under 'defaults'"
+
+
+def _engine(point: Point) -> Iterator[Finding]:
+    engine = engine_of(point)
+    if engine not in plugins.RUNNERS:  # entry points are slow to scan: only for a name that is not built in
+        known = plugins.names("bench.runners")
+        if engine not in known:
+            near = get_close_matches(engine, known, n=1)
+            mend = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            yield ("engine",), f"unknown engine {engine!r}: {mend}"
+    if engine in _ATTACHING and not point.has("base_url"):
+        yield ("engine",), f"engine: {engine} needs 'base_url': add base_url: http://HOST:PORT"
+    if point.has("base_url") and engine in plugins.RUNNERS and engine not in _ATTACHING:
+        yield (
+            ("base_url", "engine"),
+            f"'base_url' with engine: {engine}, which launches itself: use engine: openai or drop base_url",
+        )
+
+
+def _closed_or_open(point: Point) -> Iterator[Finding]:
+    if point.has("batch_size", "request_rate"):
+        yield (
+            ("batch_size", "request_rate"),
+            "'batch_size' together with 'request_rate': a load is closed or open; to cap an open one write 'max_concurrency'",
+        )
+    if point.has("request_rate"):
+        return
+    for key in ("arrivals", "burstiness"):
+        if point.has(key):
+            yield (key,), f"'{key}' without 'request_rate': only an open loop has arrivals; add request_rate or drop {key}"
+    if point.has("batch_size", "max_concurrency"):
+        yield (
+            ("batch_size", "max_concurrency"),
+            "'max_concurrency' together with 'batch_size': batch_size already is the number in flight; drop max_concurrency",
+        )
+    elif point.has("max_concurrency"):
+        yield (
+            ("max_concurrency",),
+            "'max_concurrency' without 'request_rate': it caps an open loop; write 'batch_size' for a constant number in flight",
+        )
+
+
+def _arrivals(point: Point) -> Iterator[Finding]:
+    if not point.has("request_rate"):
+        return
+    rate, arrivals = point.get("request_rate"), point.get("arrivals")
+    if rate == math.inf and arrivals not in (None, "burst"):
+        yield (
+            ("request_rate", "arrivals"),
+            "'arrivals' with request_rate: inf, which sends all at once: give a rate or drop arrivals",
+        )
+    if rate != math.inf and arrivals == "burst":
+        yield (
+            ("request_rate", "arrivals"),
+            "'arrivals: burst' with a finite 'request_rate': write request_rate: inf or other arrivals",
+        )
+    if rate == math.inf and not point.has("num_prompts"):
+        yield ("request_rate",), "'request_rate: inf' needs 'num_prompts': how many requests are sent at once"
+    if point.has("burstiness") and arrivals != "gamma":
+        yield ("burstiness", "arrivals"), "'burstiness' without 'arrivals: gamma': add arrivals: gamma or drop burstiness"
+    if arrivals == "gamma" and not point.has("burstiness"):
+        yield ("arrivals",), "'arrivals: gamma' needs 'burstiness': 1 is Poisson, below 1 burstier, above 1 steadier"
+
+
+def _length_of_job(point: Point) -> Iterator[Finding]:
+    if point.has("num_prompts", "duration"):
+        yield (
+            ("num_prompts", "duration"),
+            "'num_prompts' together with 'duration': a job ends by count or by time; drop one (duration: null takes it back)",
+        )
+
+
+def _exactness(point: Point) -> Iterator[Finding]:
+    if point.get("exact_lengths") and point.get("ignore_eos") is False:
+        yield (
+            ("exact_lengths", "ignore_eos"),
+            "'exact_lengths: true' with 'ignore_eos: false': answers that may stop early have no exact length; drop one",
+        )
+
+
+def _timeouts(point: Point) -> Iterator[Finding]:
+    timeout_s = point.get("request_timeout", math.inf)
+    if point.has("request_timeout", "warmup") and point.get("warmup", 0.0) >= timeout_s:
+        yield (
+            ("warmup", "request_timeout"),
+            "'warmup' is not shorter than 'request_timeout': no early request could last into the window; raise request_timeout",
+        )
+    if point.has("request_timeout", "grace") and point.get("grace", 0.0) > timeout_s:
+        yield (
+            ("grace", "request_timeout"),
+            "'grace' is longer than 'request_timeout', after which no request lives: shorten grace",
+        )
+
+
+def _secrets(point: Point) -> Iterator[Finding]:
+    engine = engine_of(point)
+    if point.has("api_key_env") and engine in plugins.RUNNERS and engine not in _ATTACHING:
+        yield ("api_key_env", "engine"), f"'api_key_env' with engine: {engine}, which asks for no key: drop api_key_env"
+
+
+RULES: tuple[Rule, ...] = (_model, _engine, _closed_or_open, _arrivals, _length_of_job, _exactness, _timeouts, _secrets)
+
+
+# --- allowed, but worth a word -------------------------------------------------------------------------------------------
+
+
+def _short_window(point: Point) -> Iterator[Finding]:
+    profile = profile_of(point)
+    least_s = MINIMUM_WINDOW_S[profile]
+    if not point.has("num_prompts") and window_defaults(point).duration_s < least_s:
+        yield (
+            ("duration", "profile"),
+            f"'duration' is shorter than the {least_s:g}s of profile: {profile.value}: trials will be marked too_short",
+        )
+
+
+def _never_full(point: Point) -> Iterator[Finding]:
+    count = point.get("num_prompts")
+    for key in ("batch_size", "max_concurrency"):
+        if count is not None and point.get(key, 0) > count:
+            yield (key, "num_prompts"), f"'{key}' is more than 'num_prompts': it is never reached"
+
+
+def _idle_workers(point: Point) -> Iterator[Finding]:
+    load = load_of(point)
+    if load.kind == "closed" and point.get("workers", 0) > (load.batch_size or 1):
+        yield ("workers", "batch_size"), "'workers' is more than 'batch_size': some client workers have nothing to do"
+
+
+def _greedy(point: Point) -> Iterator[Finding]:
+    if point.get("top_p", 1.0) < 1 and point.get("temperature", 0.0) == 0:
+        yield ("top_p", "temperature"), "'top_p' has no effect at temperature: 0"
+
+
+ADVICE: tuple[Rule, ...] = (_short_window, _never_full, _idle_workers, _greedy)
+
+
+def apply(rules: tuple[Rule, ...], point: Point, problems: Problems) -> None:
+    """Add what `rules` find, but for what only follows from a value that is already reported."""
+    for rule in rules:
+        for keys, message in rule(point):
+            if not point.broken.intersection(keys):
+                problems.add(point.later(*keys), message)
