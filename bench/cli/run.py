@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import psutil
+from rich.console import Console
 
 from bench import plugins, suite
+from bench.cli.main import show_error
 from bench.cli.options import results_option
 from bench.cli.terminal import observer
 from bench.errors import BenchError, UsageError
@@ -22,10 +25,11 @@ from bench.probes.host import ChildProbeHost
 from bench.probes.placement import resolve
 from bench.records import Case
 from bench.reports import run_json
-from bench.reports.table import summary_text
+from bench.reports.table import summary, summary_text
 from bench.session.interrupts import Interrupts
 from bench.session.loop import RunOutcome, Session, new_run_id
 from bench.store import Lab, ShardStore, adopt
+from bench.units import parse_duration_s
 
 _Command = Callable[..., Any]
 
@@ -58,6 +62,8 @@ _CASE_OPTIONS = (
     click.option("--goodput", multiple=True, metavar="METRIC:MS", help="ttft:200, tpot:50, e2e:1000; repeatable."),
     click.option("--seed", type=int),
     click.option("--temperature", type=float),
+    click.option("--top-p", type=float),
+    click.option("--ignore-eos/--no-ignore-eos", default=None, help="Go on to the length asked for [default: yes]."),
     click.option("--workers", type=int, help="Client processes [default: chosen from the load]."),
     click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Kept with the results; repeatable."),
 )
@@ -91,41 +97,19 @@ def run(suite_ref: str | None, start_timeout: str, as_json: bool, results: Path,
 
 
 def _cases(suite_ref: str | None, options: Mapping[str, Any]) -> tuple[Case, ...]:
-    """The cases asked for. Raises: UsageError, SuiteError."""
-    given = {name: value for name, value in options.items() if value not in (None, ())}
-    for name in ("engine_args", "labels"):
-        if name in given:
-            given[name] = dict(_pair(name, text) for text in given[name])
-    if "devices" in given:
-        given["devices"] = [part.strip() for part in given["devices"].split(",") if part.strip()]
-    if "max_concurrency" in given and not {"request_rate", "batch_size", "num_prompts"} & given.keys():
-        given["batch_size"] = given.pop("max_concurrency")  # vLLM's spelling of a closed loop
-    if suite_ref is None:
-        if "model" not in given and "base_url" not in given:
-            raise UsageError("nothing to measure", hint="bench run quickstart, or bench run --model NAME ... (bench run --help)")
-        return suite.from_options(given)
-    return suite.expand(suite.override(suite.load(suite_ref), given))
-
-
-def _pair(name: str, text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        flag = "--engine-arg" if name == "engine_args" else "--label"
-        raise UsageError(f"{flag} {text!r}: write KEY=VALUE")
-    return key, _scalar(value) if name == "engine_args" else value
-
-
-def _scalar(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, str | int | float | bool) else text
+    """The cases asked for; what is only doubtful is said on stderr. Raises: UsageError, SuiteError."""
+    if suite_ref is not None:
+        chosen = suite.override(suite.load(suite_ref), options)
+    elif any(options[name] for name in ("model", "base_url", "engine")):
+        chosen = suite.suite_from_options(options)
+    else:
+        raise UsageError("nothing to measure", hint="bench run quickstart, or bench run --model NAME ... (bench run --help)")
+    for warning in chosen.warnings:
+        click.echo(f"note: {warning}", err=True)
+    return suite.expand(chosen)
 
 
 def _duration_s(flag: str, text: str) -> float:
-    from bench.units import parse_duration_s
-
     try:
         return parse_duration_s(text)
     except ValueError as error:
@@ -140,10 +124,10 @@ def _measure(cases: tuple[Case, ...], results: Path, start_timeout_s: float) -> 
         session = Session(
             run_id=run_id,
             runners=lambda name: plugins.load("bench.runners", name)(),
-            models=ModelStore(),
+            models=ModelStore(note=seen.note),
             load=WireLoad(),
             probes=ChildProbeHost(),
-            store=ShardStore(results),
+            store=ShardStore(results, recover),
             observer=seen,
             interrupts=interrupts,
             place=resolve,
@@ -170,15 +154,16 @@ def _work_root(results: Path, run_id: str) -> Path:
 def _show(outcome: RunOutcome, results: Path, as_json: bool) -> None:
     try:
         Lab(results).ingest()
-    except BenchError as error:  # the shards are safe: the table can be made later
-        click.echo(f"note: {error}", err=True)
+    except BenchError as problem:  # the shards are safe: the table can be made later
+        click.echo(f"note: {problem}", err=True)
     if as_json:
         click.echo(json.dumps(run_json(outcome.run_id, outcome.records), allow_nan=False))
+    elif outcome.records and sys.stdout.isatty():
+        Console().print(summary(outcome.records))
     elif outcome.records:
         click.echo(summary_text(outcome.records))
     for error in outcome.errors:
-        from bench.cli.main import show_error
-
         show_error(error)
     if outcome.interrupted:
-        click.echo(f"{outcome.interrupted}: {len(outcome.records)} trials are kept; see: bench table", err=True)
+        kept = len(outcome.records)
+        click.echo(f"{outcome.interrupted}: {kept} trial{'s' * (kept != 1)} kept; see: bench table", err=True)

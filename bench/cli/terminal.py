@@ -38,7 +38,7 @@ def trial_line(record: TrialRecord) -> str:
         if number is not None:
             parts.append(text.format(number))
     if record.status is not Status.VALID:
-        reasons = [reason.message for reason in record.reasons if reason.severity == "invalid"]
+        reasons = dict.fromkeys(reason.message for reason in record.reasons if reason.severity == "invalid")
         parts.append(record.error.splitlines()[0] if record.error else "; ".join(reasons))
     return ", ".join(part for part in parts if part)
 

@@ -1,1 +1,5 @@
-"""Records to text: tables and exporters."""
+"""Records to tables and bytes."""
+
+from bench.reports.runs import run_json
+
+__all__ = ["run_json"]

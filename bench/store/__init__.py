@@ -1,1 +1,9 @@
-"""Shards (the truth) and `lab.duckdb` (a cache of them)."""
+"""Results on disk: shards (the truth) and `lab.duckdb` (a cache built from them). DuckDB is imported only when used."""
+
+from bench.store.adoption import AdoptReport, adopt
+from bench.store.ingest import IngestReport, Rejection
+from bench.store.lab import Lab
+from bench.store.records import TrialFilter, records
+from bench.store.shards import ShardStore
+
+__all__ = ["AdoptReport", "IngestReport", "Lab", "Rejection", "ShardStore", "TrialFilter", "adopt", "records"]

@@ -1,0 +1,274 @@
+"""`bench table`, `bench ingest`, `bench sql`, `bench export`: what was measured, in the form that is wanted."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.cli.options import results_option
+from bench.errors import EXIT_FAILED, EXIT_OK, StoreError, UsageError
+from bench.records import Status
+from bench.store import IngestReport, Lab, Rejection, TrialFilter, adopt, records
+from bench.store.foreign import bring_in
+from bench.store.sql import Answer, ask, change
+
+
+@click.command()
+@click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run; latest: the one that started last.")
+@click.option("--suite", help="Only cases of this suite.")
+@click.option("--model", help="Only this model.")
+@click.option("--engine", help="Only this engine.")
+@click.option("--status", type=click.Choice([status.value for status in Status]), help="Only trials with this status.")
+@click.option("--all", "every_run", is_flag=True, help="Every run, not only the last of each case.")
+@click.option("--trials", "each_trial", is_flag=True, help="One row a trial instead of repeats pooled.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: rows[].")
+@results_option
+def table(
+    *,
+    run_id: str | None,
+    suite: str | None,
+    model: str | None,
+    engine: str | None,
+    status: str | None,
+    every_run: bool,
+    each_trial: bool,
+    as_json: bool,
+    results: Path,
+) -> int:
+    """Show what was measured: one row for each case, repeats pooled. Without --run or --all: the last run of each case."""
+    from bench.reports.rows import newest, rows
+    from bench.reports.table import MIN_WIDTH, plain_table, rich_table, table_json
+
+    wanted = TrialFilter(run_id=run_id, suite=suite, model=model, engine=engine, status=status)
+    with _current(results) as lab:
+        found = records(lab, wanted)
+    if run_id is None and not every_run:
+        found = newest(found)
+    made = rows(found, pooled=not each_trial)
+    if as_json:
+        click.echo(json.dumps(table_json(made), allow_nan=False))
+    elif not made:
+        click.echo(f"no trial in {results} matches; measure one with: bench run quickstart", err=True)
+    elif sys.stdout.isatty() and shutil.get_terminal_size().columns >= MIN_WIDTH:
+        _print_rich(rich_table(made))
+    else:
+        click.echo(plain_table(made))
+    return EXIT_OK
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--verify", is_flag=True, help="Hash every file of every shard, also of those known already.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: added, unchanged, removed, rejected[].")
+@results_option
+def ingest(*, paths: tuple[Path, ...], verify: bool, as_json: bool, results: Path) -> int:
+    """Load shards into the results database. With PATH...: first copy the shards found there into the results folder.
+
+    Exit status 1 if any shard was rejected.
+    """
+    foreign = bring_in(results, paths) if paths else None
+    _require(results)
+    _adopt(results)
+    report = Lab(results).ingest(_progress(), verify=verify)
+    rejected = (*(foreign.rejected if foreign else ()), *report.rejected)
+    if as_json:
+        click.echo(json.dumps(_ingest_json(report, rejected)))
+    else:
+        gone = f", {report.removed} removed (their shards are gone)" if report.removed else ""
+        click.echo(f"{report.added} added, {report.unchanged} unchanged, {len(rejected)} rejected{gone}")
+        for rejection in rejected:
+            click.echo(f"rejected {rejection.shard}: {rejection.reason}")
+    return EXIT_FAILED if rejected else EXIT_OK
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option("-f", "--file", "file", type=click.File(encoding="utf-8"), help="Read the query from FILE; - is stdin.")
+@click.option("--json", "as_json", is_flag=True, help="An array of objects.")
+@click.option("--csv", "as_csv", is_flag=True, help="CSV with a header.")
+@click.option("--write", is_flag=True, help="Let the query change the database. A rebuild from shards drops such changes.")
+@results_option
+def sql(*, query: str | None, file: Any, as_json: bool, as_csv: bool, write: bool, results: Path) -> int:
+    """Query results with SQL. Tables: trials, metrics, reasons, shards, rejected. Views: trials_wide, and over the raw
+    events requests, chunks, telemetry. QUERY may be - for stdin.
+
+    \b
+    bench sql "SELECT model, batch_size, output_tok_per_s, ttft_p50_ms FROM trials_wide WHERE status = 'valid'"
+    """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other")
+    text = _query_text(query, file)
+    if write:
+        _require(results)
+        _adopt(results)
+        lab = Lab(results)
+        lab.ingest()
+        answer = change(lab, text)
+    else:
+        with _current(results) as lab:
+            answer = ask(lab, text)
+    _show_answer(answer, as_json=as_json, as_csv=as_csv)
+    return EXIT_OK
+
+
+@click.command()
+@click.option("--format", "form", type=click.Choice(["json", "csv", "md"]), required=True)
+@click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead of stdout.")
+@results_option
+def export(*, form: str, run_id: str | None, out: Path | None, results: Path) -> int:
+    """Write results as JSON (whole records), CSV (one row a trial) or Markdown (the table)."""
+    from bench.reports.export import FORMATS
+
+    with _current(results) as lab:
+        found = records(lab, TrialFilter(run_id=run_id))
+    data = FORMATS[form](found)
+    if out is None:
+        sys.stdout.buffer.write(data)
+        return EXIT_OK
+    try:
+        out.write_bytes(data)
+    except OSError as error:
+        raise StoreError(f"can't write {out}: {error.strerror}", hint="give another file with --out") from error
+    click.echo(f"{len(found)} trials written to {out}", err=True)
+    return EXIT_OK
+
+
+@contextmanager
+def _current(results: Path) -> Iterator[Lab]:
+    """A lab in line with its shards, whatever a killed run left behind. Raises: UsageError, StoreError."""
+    _require(results)
+    with Lab.for_reading(results, on_wait=_tell) as lab:
+        _adopt(results)
+        for rejection in lab.ingest(_progress()).rejected:
+            _tell(f"note: {rejection.shard} is left out: {rejection.reason}")
+        yield lab
+
+
+def _require(results: Path) -> None:
+    if not results.is_dir():
+        raise UsageError(
+            f"there is no folder {results}", hint="measure something first (bench run quickstart), or give --results DIR"
+        )
+
+
+def _adopt(results: Path) -> None:
+    """Make shards of what killed runs left; the load generator is imported only when something is there."""
+    partial = results / "shards" / ".partial"
+    if not partial.is_dir() or not any(partial.iterdir()):
+        return
+    from bench.load import recover
+
+    report = adopt(results, recover)
+    for folder in report.adopted:
+        _tell(f"note: a killed trial was kept: {folder}")
+    for note in report.notes:
+        _tell(f"note: {note}")
+
+
+def _tell(message: str) -> None:
+    click.echo(message, err=True)
+
+
+def _progress() -> Any:
+    """Counts on a terminal where there is much to read; silence elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        if total >= 500 and (done % 100 == 0 or done == total):
+            click.echo(f"\rreading shards: {done} of {total}", nl=done == total, err=True)
+
+    return show
+
+
+def _ingest_json(report: IngestReport, rejected: tuple[Rejection, ...]) -> dict[str, Any]:
+    return {
+        "added": report.added,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "rejected": [{"shard": r.shard, "reason": r.reason} for r in rejected],
+    }
+
+
+def _query_text(query: str | None, file: Any) -> str:
+    if (query is None) == (file is None):
+        raise UsageError("give one query: as an argument, with -f FILE, or - for stdin")
+    if file is not None:
+        return str(file.read())
+    assert query is not None
+    return sys.stdin.read() if query == "-" else query
+
+
+def _show_answer(answer: Answer, *, as_json: bool, as_csv: bool) -> None:
+    if as_json:
+        objects = [dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows]
+        click.echo(json.dumps(objects, allow_nan=False))
+    elif as_csv:
+        from bench.reports.text import csv_line
+
+        lines = [answer.columns, *([_plain(value) for value in row] for row in answer.rows)]
+        click.echo("".join(csv_line(line) for line in lines), nl=False)
+    elif sys.stdout.isatty():
+        _print_answer(answer)
+    else:
+        click.echo(_aligned(answer))
+
+
+def _plain(value: Any) -> Any:
+    """A value of DuckDB as JSON has it; what is not finite is null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(sep=" ")
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def _texts(answer: Answer) -> list[list[str]]:
+    from bench.reports.text import printable
+
+    return [["NULL" if value is None else printable(str(_plain(value))) for value in row] for row in answer.rows]
+
+
+def _aligned(answer: Answer) -> str:
+    lines = [list(answer.columns), *_texts(answer)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(answer.columns))]
+    return "\n".join("  ".join(part.ljust(w) for part, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def _print_answer(answer: Answer) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in answer.columns:
+        shown.add_column(Text(name), overflow="fold")
+    for row in _texts(answer):
+        shown.add_row(*(Text(part) for part in row))
+    _print_rich(shown)
+
+
+def _print_rich(shown: Any) -> None:
+    from rich.console import Console
+
+    Console().print(shown)
+
+
+__all__ = ["export", "ingest", "sql", "table"]

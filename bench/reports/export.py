@@ -1,0 +1,96 @@
+"""Records as bytes: JSON (everything), CSV (one row a trial, the same columns whatever was measured), Markdown (the table)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bench import codec
+from bench.clock import iso_utc
+from bench.records import TrialRecord
+from bench.reports.rows import device_label, rows
+from bench.reports.table import footer, text_cells
+from bench.reports.text import csv_line
+from bench.timing.columns import WideColumn, wide_columns
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+_CONTEXT: dict[str, Callable[[TrialRecord], object]] = {
+    "run_id": lambda r: r.key.run_id,
+    "trial_id": lambda r: r.key.trial_id,
+    "case_id": lambda r: r.key.case_id,
+    "workload_id": lambda r: r.key.workload_id,
+    "series_id": lambda r: r.series_id,
+    "config_id": lambda r: r.config_id,
+    "role": lambda r: r.key.role,
+    "repeat": lambda r: r.key.repeat,
+    "status": lambda r: r.status.value,
+    "reasons": lambda r: ";".join(reason.code for reason in r.reasons),
+    "error": lambda r: r.error,
+    "case_name": lambda r: r.case.name,
+    "suite": lambda r: r.case.suite,
+    "profile": lambda r: r.case.profile.value,
+    "model": lambda r: r.case.model,
+    "precision": lambda r: (r.engine.precision if r.engine else None) or r.case.precision,
+    "engine": lambda r: r.case.engine,
+    "engine_version": lambda r: r.engine.version if r.engine else None,
+    "devices": device_label,
+    "load": lambda r: r.case.load.kind,
+    "batch_size": lambda r: r.case.load.batch_size,
+    "request_rate_per_s": lambda r: r.case.load.request_rate,
+    "input_requested_tokens": lambda r: r.case.input_tokens.mean,
+    "output_requested_tokens": lambda r: r.case.output_tokens.mean,
+    "window_s": lambda r: r.window.seconds if r.window else None,
+    "window_kind": lambda r: r.window.kind if r.window else None,
+    "started_at_utc": lambda r: iso_utc(r.started.wall_ns),
+    "host_id": lambda r: r.host.host_id,
+    "energy_scope": lambda r: r.energy_scope,
+}
+
+
+def to_json(records: Sequence[TrialRecord]) -> bytes:
+    """A JSON array of whole trial records."""
+    return codec.encode_pretty(list(records))
+
+
+def to_csv(records: Sequence[TrialRecord]) -> bytes:
+    """UTF-8 CSV; what is missing is an empty field. Texts that a spreadsheet would run as a formula begin with `'`."""
+    columns = wide_columns()
+    lines = [csv_line([*_CONTEXT, *(c.column for c in columns)])]
+    for record in records:
+        context = [_field(read(record)) for read in _CONTEXT.values()]
+        lines.append(csv_line([*context, *(_field(_number(record, c)) for c in columns)]))
+    return "".join(lines).encode("utf-8", "replace")
+
+
+def _number(record: TrialRecord, wanted: WideColumn) -> object:
+    metric = record.metrics.get(wanted.metric)
+    if metric is None or (wanted.field == "n" and metric.p50 is None):
+        return None  # the size of a sample that says nothing is not a number to average
+    return getattr(metric, wanted.field)
+
+
+def _field(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
+
+
+def to_markdown(records: Sequence[TrialRecord]) -> bytes:
+    """The pooled table with its notes as GitHub Markdown."""
+    table = rows(records)
+    header, lines = text_cells(table)
+    text = [_markdown_row(header), _markdown_row(["---"] * len(header)), *(_markdown_row(line) for line in lines)]
+    notes = [f"- {_escaped(line)}" for line in footer(table)]
+    return ("\n".join([*text, *([""] if notes else []), *notes]) + "\n").encode("utf-8", "replace")
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell if cell == "---" else _escaped(cell) for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown shows as it is, with no HTML and no cell border in it."""
+    for character in "\\`*_{}[]<>|#":
+        text = text.replace(character, f"\\{character}")
+    return text.replace("&", "&amp;")
+
+
+FORMATS: dict[str, Callable[[Sequence[TrialRecord]], bytes]] = {"json": to_json, "csv": to_csv, "md": to_markdown}
+"""Exporters by the name that `bench export --format` takes."""

@@ -1,0 +1,69 @@
+"""DuckDB files: opened read-only, or copied, changed and closed. DuckDB itself is imported on use."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.errors import StoreError
+from bench.store import schema
+
+if TYPE_CHECKING:
+    import duckdb
+
+STORAGE = "v1.4.0"
+"""DuckDB's storage format: files of this one open in DuckDB 1.4 and later."""
+
+
+def memory() -> duckdb.DuckDBPyConnection:
+    """An empty database in memory that fetches nothing from the network and spills nothing into the current folder."""
+    import duckdb
+
+    return duckdb.connect(config={"autoinstall_known_extensions": "false", "temp_directory": ""})
+
+
+def attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool) -> None:
+    """Attach a file as `lab`. Raises: StoreError (reading), duckdb.Error (writing)."""
+    import duckdb
+
+    quoted = str(path).replace("'", "''")
+    option = "READ_ONLY" if read_only else f"STORAGE_VERSION '{STORAGE}'"
+    try:
+        con.execute(f"ATTACH '{quoted}' AS lab ({option})")
+    except duckdb.Error as error:
+        if not read_only:
+            raise
+        raise StoreError(
+            f"can't open {path}: {str(error).splitlines()[0]}", hint="run: bench ingest (it rebuilds the database)"
+        ) from error
+
+
+def open_copy(base: Path | None, copy: Path) -> duckdb.DuckDBPyConnection:
+    """A connection with `copy`, made from `base` or empty with all tables, attached as `lab`. Raises: OSError, duckdb.Error."""
+    if base is not None:
+        shutil.copyfile(base, copy)
+    con = memory()
+    try:
+        attach(con, copy, read_only=False)
+        if base is None:
+            for statement in schema.ddl("lab"):
+                con.execute(statement)
+            con.execute("INSERT INTO lab.meta VALUES ($1)", [schema.SCHEMA_TAG])
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def close_copy(con: duckdb.DuckDBPyConnection) -> None:
+    """Fold everything into the one file, and let go of it."""
+    con.execute("CHECKPOINT lab")
+    con.execute("DETACH lab")
+    con.close()
+
+
+def remove(copy: Path) -> None:
+    """Remove a copy and its log, where they are."""
+    for path in (copy, copy.with_name(copy.name + ".wal")):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,201 @@
+"""Trials on disk: written under `.partial/`, renamed into place when complete, never changed again."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench import __version__, clock, codec
+from bench.errors import BenchError, StoreError
+from bench.records import Case, EventLog, Telemetry, TrialKey, TrialRecord
+from bench.store import layout, parquet
+from bench.store.layout import write_error
+from bench.store.owner import Owner, claim
+
+Recover = Callable[[Path], EventLog]
+"""Rebuilds an event log from the raw events that the load generator spilled into a folder.
+
+Raises: BenchError, OSError, ValueError.
+"""
+
+
+class OpenShard:
+    """A trial being written. It stays this process's own until it is saved, or the process ends."""
+
+    def __init__(self, results: Path, folder: Path, lock: int, recover: Recover | None) -> None:
+        self._results = results
+        self._folder = folder
+        self._recover = recover
+        self._lock: int | None = lock
+
+    @property
+    def folder(self) -> Path:
+        """The partial folder: raw events, readings and `engine.log` go here while the trial runs."""
+        return self._folder
+
+    def describe(self, draft: TrialRecord) -> None:
+        """Keep what is known by now (host, engine, devices), for the case that this process is killed.
+
+        Raises: StoreError.
+        """
+        try:
+            _write_bytes(self._folder / layout.DRAFT_JSON, encode_record(draft))
+        except (OSError, TypeError) as error:
+            raise write_error(self._folder, error) from error
+
+    def save(self, record: TrialRecord, log: EventLog | None, telemetry: Telemetry | None) -> Path:
+        """Write Parquet and JSON, hash them, rename into place; returns the shard's folder. `files` of the stored record is
+        filled here. Nothing is visible before it is complete; on failure the partial folder is kept.
+
+        Raises: StoreError.
+        """
+        if self._lock is None:
+            raise StoreError(f"trial {record.key.trial_id} was saved already")
+        if log is None and self._recover is not None and _spilled(self._folder):
+            log, told = recovered_log(self._folder, self._recover)
+            record = dataclasses.replace(record, extra={**record.extra, "event_log": told})
+        folder = finish(self._results, self._folder, record, log, telemetry)
+        os.close(self._lock)
+        self._lock = None
+        return folder
+
+
+class ShardStore:
+    """A results folder as `ports.TrialStore`. `recover` reads what the load generator spilled, for a trial whose load broke
+    off without handing back a log.
+    """
+
+    def __init__(self, results: Path, recover: Recover | None = None, now: clock.Clock = clock.SYSTEM) -> None:
+        self._results = results
+        self._recover = recover
+        self._clock = now
+
+    def begin(self, key: TrialKey, case: Case) -> OpenShard:
+        """Make the partial folder and mark it as this process's.
+
+        Raises: StoreError (no permission, read-only, a file in the way, no space).
+        """
+        for name in (key.run_id, key.trial_id):
+            if not layout.safe_name(name):
+                raise StoreError(f"{name!r} can't be a folder's name", hint="use letters, digits, dot, dash and underscore")
+        folder = layout.partial_dir(self._results) / key.trial_id
+        process = psutil.Process()
+        owner = Owner(
+            pid=process.pid,
+            pid_started_s=process.create_time(),
+            key=key,
+            case=case,
+            bench_version=__version__,
+            started=clock.anchor(self._clock),
+        )
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+        except FileExistsError as error:
+            raise _in_the_way(folder, error) from error
+        except OSError as error:
+            raise write_error(folder, error) from error
+        try:
+            lock = claim(folder, owner)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise write_error(folder, error) from error
+        return OpenShard(self._results, folder, lock, self._recover)
+
+
+def finish(results: Path, folder: Path, record: TrialRecord, log: EventLog | None, telemetry: Telemetry | None) -> Path:
+    """Turn a partial folder into a shard; what is no part of one is removed. Raises: StoreError."""
+    import duckdb
+
+    try:
+        home = results / layout.shard_path(record)
+        if home.exists():
+            raise StoreError(f"{home} is there already", hint="a trial is written once: begin another run")
+        if log is not None:
+            parquet.write_log(folder, record.key.trial_id, log)
+        if telemetry is not None:
+            parquet.write_telemetry(folder, record.key.trial_id, telemetry)
+        siblings = [folder / name for name in layout.SIBLINGS if (folder / name).is_file()]
+        for path in siblings:
+            layout.sync(path)
+        record = dataclasses.replace(record, files={path.name: layout.sha256_file(path) for path in siblings})
+        _write_bytes(folder / layout.TRIAL_JSON, encode_record(record))
+        publish(folder, home)
+    except (OSError, duckdb.Error, ValueError, TypeError) as error:
+        raise write_error(folder, error) from error
+    return home
+
+
+def recovered_log(folder: Path, recover: Recover) -> tuple[EventLog | None, str]:
+    """The event log out of a folder's raw events, or None, with a sentence on how that went."""
+    try:
+        log = recover(folder)
+    except (BenchError, OSError, ValueError) as error:
+        return None, f"not recovered: {error}"
+    if len(log) == 0:
+        return None, "not recovered: no request had been sent"
+    return log, f"recovered: {len(log)} requests"
+
+
+def publish(folder: Path, home: Path) -> None:
+    """Move a complete partial folder to its place. Raises: OSError."""
+    keep = {*layout.SIBLINGS, layout.TRIAL_JSON, layout.OWNER_JSON}
+    for entry in folder.iterdir():
+        if entry.name not in keep:
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    home.parent.mkdir(parents=True, exist_ok=True)
+    layout.sync(folder)
+    folder.rename(home)
+    (home / layout.OWNER_JSON).unlink(missing_ok=True)
+    layout.sync(home.parent)
+
+
+def encode_record(record: TrialRecord) -> bytes:
+    """`trial.json`'s bytes. What JSON can't hold is left out (a NaN gauge of an engine) or replaced (a lone surrogate)."""
+    plain = codec.to_builtins(record)
+    for name in ("engine_metrics_before", "engine_metrics_after"):
+        plain[name] = {k: v for k, v in plain[name].items() if math.isfinite(v)}
+    return codec.encode_pretty(_storable(plain))
+
+
+def _spilled(folder: Path) -> bool:
+    known = {*layout.SIBLINGS, layout.OWNER_JSON, layout.DRAFT_JSON, layout.TELEMETRY_SPILL}
+    return any(entry.name not in known for entry in folder.iterdir())
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_storable(k): _storable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(v) for v in value]
+    return value
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    """Write all of `data` or leave what was there. Raises: OSError."""
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def _in_the_way(folder: Path, error: OSError) -> StoreError:
+    if folder.is_dir():
+        return StoreError(
+            f"trial {folder.name} is being written by another bench",
+            hint=f"wait for it, or remove {folder} if nothing is running",
+        )
+    return StoreError(
+        f"can't make {folder}: a file is in the way ({error.strerror})", hint="give another folder with --results DIR"
+    )

@@ -1,0 +1,142 @@
+"""Reading a shard that anyone may have written: every doubt is a reason to refuse it, never a crash."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import codec
+from bench.records import SCHEMA_VERSION, TrialRecord
+from bench.store import layout
+from bench.units import format_bytes
+
+TRIAL_JSON_LIMIT_B = 16 << 20
+_INT64_LIMIT = 1 << 63
+
+
+class BadShard(ValueError):
+    """Why a shard is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    schema_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """A shard that passed: `sha256` is that of `trial.json`."""
+
+    folder: Path
+    sha256: str
+    record: TrialRecord
+
+
+def read_shard(folder: Path, *, verify: bool) -> Shard:
+    """The shard in `folder`. `verify` also hashes the siblings; without it they only have to be there.
+
+    Raises: BadShard with the reason.
+    """
+    data = _trial_json(folder)
+    record = _decode(data)
+    _check_names(record)
+    _check_numbers(record)
+    _check_siblings(folder, record, verify=verify)
+    return Shard(folder=folder, sha256=hashlib.sha256(data).hexdigest(), record=record)
+
+
+def read_record(folder: Path) -> TrialRecord:
+    """The record alone, whatever became of its siblings. Raises: BadShard."""
+    return _decode(_trial_json(folder))
+
+
+def check_place(results: Path, shard: Shard) -> None:
+    """Refuse a shard that does not lie where its record says. Raises: BadShard."""
+    expected = layout.shard_path(shard.record)
+    actual = shard.folder.relative_to(results).as_posix()
+    if actual != expected:
+        raise BadShard(f"it lies in {actual} but its record belongs in {expected}")
+
+
+def _trial_json(folder: Path) -> bytes:
+    path = folder / layout.TRIAL_JSON
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise BadShard("trial.json is missing" if not path.exists() else "trial.json is no plain file")
+        size_b = path.stat().st_size
+        if size_b > TRIAL_JSON_LIMIT_B:
+            raise BadShard(f"trial.json is {format_bytes(size_b)}, more than {format_bytes(TRIAL_JSON_LIMIT_B)}")
+        return path.read_bytes()
+    except OSError as error:
+        raise BadShard(f"trial.json can't be read: {error.strerror}") from error
+
+
+def _decode(data: bytes) -> TrialRecord:
+    try:
+        _check_version(codec.decode(data, _Version).schema_version)
+        return codec.decode(data, TrialRecord)
+    except BadShard:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise BadShard(f"trial.json is not a trial record: {error}") from error
+
+
+def _check_version(version: int) -> None:
+    """Before the whole record is read: a later schema may not even decode. Raises: BadShard."""
+    if version > SCHEMA_VERSION:
+        raise BadShard(f"schema version {version} is newer than this bench reads ({SCHEMA_VERSION}): update bench")
+    if version < 1:
+        raise BadShard(f"schema version {version} is unknown")
+
+
+def _check_names(record: TrialRecord) -> None:
+    for what, name in (("run_id", record.key.run_id), ("trial_id", record.key.trial_id)):
+        if not layout.safe_name(name):
+            raise BadShard(f"{what} {name[:80]!r} can't be a folder's name")
+    for name in record.files:
+        if name not in layout.SIBLINGS:
+            raise BadShard(f"files names {name[:80]!r}, which is no part of a shard")
+    try:
+        layout.shard_path(record)
+    except ValueError as error:
+        raise BadShard(str(error)) from error
+
+
+def _check_numbers(record: TrialRecord) -> None:
+    plain = codec.to_builtins(record)
+    plain.pop("extra")
+    for where, value in _numbers(plain, "$"):
+        if isinstance(value, int) and not -_INT64_LIMIT <= value < _INT64_LIMIT:
+            raise BadShard(f"{where} does not fit into 64 bits: {str(value)[:40]}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadShard(f"{where} is {value}")
+    for name, metric in record.metrics.items():
+        if metric.name != name:
+            raise BadShard(f"metrics[{name[:80]!r}] holds a metric named {metric.name[:80]!r}")
+
+
+def _numbers(value: Any, where: str) -> Iterator[tuple[str, int | float]]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield where, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _numbers(item, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _numbers(item, f"{where}[{index}]")
+
+
+def _check_siblings(folder: Path, record: TrialRecord, *, verify: bool) -> None:
+    for name, digest in record.files.items():
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            raise BadShard(f"{name} is missing")
+        try:
+            if verify and layout.sha256_file(path) != digest:
+                raise BadShard(f"{name} is not the file that was written: its sha256 differs")
+        except OSError as error:
+            raise BadShard(f"{name} can't be read: {error.strerror}") from error

@@ -1,0 +1,255 @@
+"""`bench table`, `ingest`, `sql`, `export` as a person runs them: output, messages and exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.cli.main import main
+from bench.records import Reason, Status
+from bench.store import ShardStore
+from tests.factories import make_case, make_event_log, make_metrics, make_record, make_telemetry, save_trial
+
+ERRORS = Reason(code="errors", group="throughput", severity="invalid", message="12 of 100 requests failed")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Bench = Callable[..., Ran]
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A results folder with three valid repeats, an invalid trial and a failed one."""
+    folder = tmp_path / "results"
+    monkeypatch.setenv("BENCH_RESULTS", str(folder))
+    for repeat in range(3):
+        metrics = make_metrics(output_tok_per_s=400.0 + 3 * repeat)
+        save_trial(folder, make_record(repeat=repeat, metrics=metrics), make_event_log(), make_telemetry())
+    save_trial(folder, make_record(run_id="run-2", repeat=5, case=make_case(seed=1), status=Status.INVALID, reasons=(ERRORS,)))
+    failed = make_case(model="gone", engine="openai", suite="other")
+    save_trial(folder, make_record(run_id="run-0", case=failed, status=Status.FAILED, error="no route", metrics={}, engine=None))
+    return folder
+
+
+@pytest.fixture
+def bench(capsys: pytest.CaptureFixture[str]) -> Bench:
+    """Runs `bench ARGS...` in this process."""
+
+    def run(*args: str) -> Ran:
+        with pytest.raises(SystemExit) as caught:
+            main(args)
+        shown = capsys.readouterr()
+        code = caught.value.code
+        assert isinstance(code, int)
+        return Ran(code=code, out=shown.out, err=shown.err)
+
+    return run
+
+
+def test_table_shows_the_last_run_of_each_case(results: Path, bench: Bench) -> None:
+    ran = bench("table")
+    assert (ran.code, ran.err) == (0, "")
+    header, *lines = ran.out.splitlines()
+    assert header.split()[:6] == ["model", "precision", "engine", "devices", "batch", "in/out"]
+    assert [line.split()[0] for line in lines[:3]] == ["gone", "tiny", "tiny"]
+    assert "valid x3" in ran.out
+    assert "403.0 [395.6, 410.5]" in ran.out
+    assert "400.0!" in ran.out
+    assert "failed: no route" in ran.out
+    assert "\x1b" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("args", "models"),
+    [
+        (["--run", "run-1"], ["tiny"]),
+        (["--run", "latest"], ["tiny"]),
+        (["--model", "gone"], ["gone"]),
+        (["--engine", "openai"], ["gone"]),
+        (["--suite", "other"], ["gone"]),
+        (["--status", "failed"], ["gone"]),
+        (["--status", "valid", "--trials"], ["tiny", "tiny", "tiny"]),
+        (["--all"], ["gone", "tiny", "tiny"]),
+        (["--model", "none"], []),
+    ],
+)
+def test_table_filters(results: Path, bench: Bench, args: list[str], models: list[str]) -> None:
+    ran = bench("table", *args, "--json")
+    assert ran.code == 0
+    assert [row["model"] for row in json.loads(ran.out)["rows"]] == models
+
+
+def test_an_empty_result_is_said_on_stderr(results: Path, bench: Bench) -> None:
+    ran = bench("table", "--model", "none")
+    assert (ran.code, ran.out) == (0, "")
+    assert "bench run quickstart" in ran.err
+
+
+def test_an_older_run_needs_all(results: Path, bench: Bench) -> None:
+    save_trial(results, make_record(run_id="run-9", repeat=50))
+    assert [len(json.loads(bench("table", "--json", *args).out)["rows"]) for args in ([], ["--all"])] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["table", "--run", "nope"], "no run 'nope'"),
+        (["table", "--results", "nowhere"], "no folder nowhere"),
+        (["sql", "SELECT 1", "--results", "nowhere"], "no folder nowhere"),
+        (["export", "--format", "csv", "--results", "nowhere"], "no folder nowhere"),
+        (["ingest", "--results", "nowhere"], "no folder nowhere"),
+        (["ingest", "nowhere"], "nowhere is not a folder"),
+        (["table", "--status", "fine"], "fine"),
+        (["export"], "--format"),
+        (["sql"], "give one query"),
+        (["sql", "SELECT 1", "--json", "--csv"], "exclude each other"),
+        (["sql", "SELEC 1"], "syntax error"),
+        (["sql", "SELECT nothing FROM trials"], "nothing"),
+        (["sql", "DELETE FROM trials"], "read-only"),
+        (["sql", "-f", "nowhere.sql"], "nowhere.sql"),
+    ],
+)
+def test_usage_errors_are_one_message_and_exit_two(results: Path, bench: Bench, args: list[str], message: str) -> None:
+    ran = bench(*args)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_sql_answers_in_text_json_and_csv(results: Path, bench: Bench) -> None:
+    query = (
+        "SELECT status, count(*) AS n, max(j_per_output_tok) AS j, min(started_at) AS at FROM trials_wide GROUP BY 1 ORDER BY 1"
+    )
+    assert bench("sql", query).out.splitlines() == [
+        "status   n  j     at",
+        "failed   1  NULL  2026-11-30 15:00:00",
+        "invalid  1  0.25  2026-11-30 15:01:40",
+        "valid    3  0.25  2026-11-30 15:00:00",
+    ]
+    data = json.loads(bench("sql", query, "--json").out)
+    assert data[0] == {"status": "failed", "n": 1, "j": None, "at": "2026-11-30 15:00:00"}
+    rows = list(csv.reader(io.StringIO(bench("sql", query, "--csv").out)))
+    assert rows[:2] == [["status", "n", "j", "at"], ["failed", "1", "", "2026-11-30 15:00:00"]]
+
+
+def test_sql_reads_raw_events(results: Path, bench: Bench) -> None:
+    query = "SELECT (SELECT count(*) FROM requests), (SELECT count(*) FROM chunks), (SELECT count(*) FROM telemetry)"
+    assert list(json.loads(bench("sql", query, "--json").out)[0].values()) == [12, 27, 9]
+
+
+def test_sql_of_odd_types_is_json(results: Path, bench: Bench) -> None:
+    query = "SELECT 'nan'::DOUBLE AS a, [1, 2] AS b, {'x': 1.5::DECIMAL(5,2)} AS c, DATE '2026-01-01' AS d, 'x'::BLOB AS e"
+    data = json.loads(bench("sql", query, "--json").out)
+    assert data == [{"a": None, "b": [1, 2], "c": {"x": 1.5}, "d": "2026-01-01", "e": "b'x'"}]
+
+
+def test_sql_from_a_file_and_from_stdin(results: Path, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "q.sql"
+    path.write_text("SELECT 41 + 1 AS n", encoding="utf-8")
+    assert bench("sql", "-f", str(path), "--csv").out == "n\n42\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 7 AS n"))
+    assert bench("sql", "-", "--csv").out == "n\n7\n"
+    assert bench("sql", "SELECT 1", "-f", str(path)).code == 2
+
+
+def test_sql_write_changes_the_database_only_when_asked(results: Path, bench: Bench) -> None:
+    assert bench("sql", "CREATE TABLE notes AS SELECT 'x' AS note", "--write").code == 0
+    assert bench("sql", "FROM notes", "--csv").out == "note\nx\n"
+    assert bench("sql", "DROP TABLE notes").code == 2
+
+
+def test_ingest_counts_and_exits_one_for_a_rejected_shard(results: Path, bench: Bench) -> None:
+    assert bench("ingest").out == "5 added, 0 unchanged, 0 rejected\n"
+    assert json.loads(bench("ingest", "--verify", "--json").out) == {"added": 0, "unchanged": 5, "removed": 0, "rejected": []}
+    bad = save_trial(results, make_record(repeat=9))
+    (bad / "trial.json").write_text("{", encoding="utf-8")
+    ran = bench("ingest")
+    assert ran.code == 1
+    assert ran.out.startswith("0 added, 5 unchanged, 1 rejected\nrejected shards/date=2026-11-30/run-1/")
+    shown = bench("table")
+    assert shown.code == 0
+    assert "is left out" in shown.err
+    shutil.rmtree(bad)
+    assert bench("ingest").code == 0
+
+
+def test_ingest_brings_shards_in(results: Path, bench: Bench, tmp_path: Path) -> None:
+    theirs = tmp_path / "artifact"
+    save_trial(theirs, make_record(run_id="run-7"), make_event_log(), None)
+    bad = save_trial(theirs, make_record(run_id="run-7", repeat=1), make_event_log(), None)
+    (bad / "chunks.parquet").write_bytes(b"")
+    ran = bench("ingest", str(theirs))
+    assert ran.code == 1
+    assert ran.out.startswith("6 added, 0 unchanged, 1 rejected\n")
+    assert f"rejected {bad}: chunks.parquet is not the file that was written" in ran.out
+    assert bench("ingest", str(theirs / "shards"), "--json").code == 1
+    assert "run-7" in bench("table", "--all").out
+
+
+def test_ingest_makes_a_new_results_folder(bench: Bench, tmp_path: Path) -> None:
+    save_trial(tmp_path / "theirs")
+    ran = bench("ingest", str(tmp_path / "theirs"), "--results", str(tmp_path / "new"))
+    assert (ran.code, ran.out) == (0, "1 added, 0 unchanged, 0 rejected\n")
+
+
+def test_export_formats(results: Path, bench: Bench, tmp_path: Path) -> None:
+    assert len(list(csv.DictReader(io.StringIO(bench("export", "--format", "csv").out)))) == 5
+    assert len(json.loads(bench("export", "--format", "json", "--run", "run-1").out)) == 3
+    assert bench("export", "--format", "md").out.startswith("| model | precision |")
+    out = tmp_path / "x.csv"
+    ran = bench("export", "--format", "csv", "--out", str(out))
+    assert (ran.code, ran.out) == (0, "")
+    assert out.read_text(encoding="utf-8").startswith("run_id,trial_id,")
+    ran = bench("export", "--format", "csv", "--out", str(tmp_path / "no" / "x.csv"))
+    assert ran.code == 1
+    assert "can't write" in ran.err
+
+
+def test_a_killed_trial_is_in_the_table_of_the_next_command(results: Path, bench: Bench) -> None:
+    record = make_record(run_id="run-8", case=make_case(name="killed", model="killed-model"))
+    script = (
+        "import os, signal, sys; from pathlib import Path; from bench.store import ShardStore\n"
+        "from tests.factories import make_case, make_record\n"
+        "r = make_record(run_id='run-8', case=make_case(name='killed', model='killed-model'))\n"
+        "ShardStore(Path(sys.argv[1])).begin(r.key, r.case); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", script, str(results)], cwd=root, timeout=60, check=False).returncode == -9
+    ran = bench("table", "--status", "killed")
+    assert "a killed trial was kept" in ran.err
+    assert "killed-model" in ran.out
+    assert "was killed before this trial ended" in ran.out
+    assert [path.parent.name for path in results.rglob(record.key.trial_id)] == ["run-8"]
+    assert bench("table", "--status", "killed").err == ""
+
+
+def test_a_running_trial_is_left_alone(results: Path, bench: Bench) -> None:
+    record = make_record(run_id="run-8")
+    trial = ShardStore(results).begin(record.key, record.case)
+    assert bench("table").code == 0
+    assert (trial.folder / "owner.json").is_file()
+    trial.save(record, None, None)
+    assert bench("ingest").out.startswith("1 added")
+
+
+def test_commands_import_no_database_before_they_need_it() -> None:
+    code = "import sys, bench.cli.main, bench.cli.results, bench.store; sys.exit('duckdb' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], timeout=60, check=False).returncode == 0
