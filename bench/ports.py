@@ -218,6 +218,10 @@ class OpenTrial(Protocol):
     @property
     def folder(self) -> Path: ...
 
+    def describe(self, draft: TrialRecord) -> None:
+        """Keep what is known so far (host, engine, devices), for whoever finds this trial should we be killed."""
+        ...
+
     def save(self, record: TrialRecord, log: EventLog | None, telemetry: Telemetry | None) -> Path:
         """Write Parquet and JSON, hash them, rename into place; returns the shard's folder. Raises: StoreError."""
         ...

@@ -88,6 +88,7 @@ def run_trial(setting: TrialSetting, engine: Engine, case: Case, repeat: int) ->
     started = clock.anchor(setting.clock)
     trial = setting.store.begin(key, case)
     attempt = _Attempt(setting=setting, engine=engine, case=case, key=key, folder=trial.folder, started=started)
+    trial.describe(_record(attempt))
     spill = trial.folder / "telemetry.jsonl"
     setting.telemetry.spill_to(spill)
     try:

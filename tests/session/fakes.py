@@ -304,6 +304,9 @@ class FakeOpenTrial:
     store: FakeStore
     folder: Path
 
+    def describe(self, draft: TrialRecord) -> None:
+        self.store.drafts.append(draft)
+
     def save(self, record: TrialRecord, log: EventLog | None, telemetry: Telemetry | None) -> Path:
         if self.store.error:
             raise self.store.error
@@ -315,6 +318,7 @@ class FakeOpenTrial:
 class FakeStore:
     root: Path
     error: BenchError | None = None
+    drafts: list[TrialRecord] = field(default_factory=list)
     saved: list[SavedTrial] = field(default_factory=list)
 
     def begin(self, key: TrialKey, case: Case) -> FakeOpenTrial:

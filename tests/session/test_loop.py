@@ -136,6 +136,13 @@ def test_an_attached_endpoint_never_gets_this_hosts_boards(rig: Rig) -> None:
     assert record.metrics["j_per_output_tok"].reason
 
 
+def test_a_trial_is_described_before_it_runs_for_whoever_finds_it_killed(rig: Rig) -> None:
+    record = rig.run(a_case()).records[0]
+    (draft,) = rig.store.drafts
+    assert (draft.host, draft.engine, draft.key, draft.config_id) == (record.host, record.engine, record.key, record.config_id)
+    assert draft.metrics == {}
+
+
 def test_the_engines_log_is_kept_with_the_trial(rig: Rig) -> None:
     rig.run(a_case())
     assert (rig.store.saved[0].folder / "engine.log").read_text(encoding="utf-8") == "hello from the engine\n"

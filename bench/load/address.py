@@ -1,0 +1,71 @@
+"""Where a target listens, out of its base URL, and the head of the requests that go there. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from bench.errors import UsageError
+
+_VERSIONED = re.compile(r"/v\d+\w*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """`unix_path` is set for sockets; `path` begins with `/` and ends with the API version (`/v1`)."""
+
+    host: str
+    port: int
+    tls: bool
+    path: str
+    unix_path: str | None = None
+
+    @property
+    def host_header(self) -> str:
+        """The `Host` header."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return name if self.port == (443 if self.tls else 80) else f"{name}:{self.port}"
+
+
+def parse_address(base_url: str) -> Address:
+    """`http(s)://host[:port][/path]` with or without the API version at its end, or `unix:/path/to/socket`.
+
+    Raises: UsageError for anything else.
+    """
+    parts = urlsplit(base_url)
+    if parts.scheme == "unix":
+        path = unquote(parts.path)
+        if not path:
+            raise UsageError(f"no socket path in {base_url!r}", hint="write unix:/path/to/socket")
+        return Address(host="localhost", port=80, tls=False, path="/v1", unix_path=path)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ("http", "https") or not parts.hostname or port in (-1, 0):
+        raise UsageError(f"{base_url!r} is not a URL to send load to", hint="write http://host:port, https://host or unix:/path")
+    if parts.username or parts.password or parts.query:
+        raise UsageError(
+            "a base URL can't hold credentials or a query", hint="name the variable that holds the key: --api-key-env"
+        )
+    tls = parts.scheme == "https"
+    path = parts.path.rstrip("/")
+    if not _VERSIONED.search(path):
+        path += "/v1"
+    return Address(host=parts.hostname, port=port or (443 if tls else 80), tls=tls, path=path)
+
+
+def http_head(address: Address, path: str, body_b: int, key: str | None) -> bytes:
+    """Request line and headers of a POST of `body_b` bytes of JSON."""
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"Host: {address.host_header}",
+        "User-Agent: tokjoule",
+        "Content-Type: application/json",
+        "Accept: text/event-stream, application/json",
+        f"Content-Length: {body_b}",
+    ]
+    if key:
+        lines.append(f"Authorization: Bearer {key}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -1,0 +1,116 @@
+"""Closed loop: a fixed number of requests in flight, each replaced at once, on the same connection, when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter_ns
+
+from bench.load.arrivals import share
+from bench.load.driver import Driver
+from bench.load.spill import End
+from bench.load.wire import Connection
+from bench.records import MISSING
+
+BARREN_AFTER = 3
+"""Attempts without any token after which the warm-up no longer waits for a slot."""
+_BACKOFF_FIRST_S = 0.02
+_BACKOFF_LAST_S = 1.0
+
+
+@dataclass(slots=True)
+class _Slot:
+    """`failures` counts those in a row; `attempts` those that ended before the slot's first token."""
+
+    failures: int = 0
+    attempts: int = 0
+
+
+class ClosedLoop(Driver):
+    """Slot i always has one request in flight, from the moment its connection stands."""
+
+    def start(self, start_ns: int) -> None:
+        count = share(self.case.load.batch_size or 1, self.workers, self.worker)
+        self._left = None if self.case.load.num_prompts is None else share(self.case.load.num_prompts, self.workers, self.worker)
+        self._open = 0
+        self._slots = [_Slot() for _ in range(count if self._left is None else min(count, self._left))]
+        self.at(start_ns, self._fill)
+
+    def _fill(self) -> None:
+        for index in range(len(self._slots)):
+            if self._book():
+                self.spawn(self._dial(index))
+
+    def slots(self) -> int:
+        return len(self._slots)
+
+    def waiting_in(self, t0_ns: int, t1_ns: int) -> int:
+        return 0
+
+    def exhausted(self) -> bool:
+        return self._left == 0 and self._open == 0
+
+    def ended(self, connection: Connection, end: End, *, reusable: bool) -> None:
+        good = self.count(connection, end)
+        self._open -= 1
+        if self.stopped:
+            return
+        self._judge(connection.slot, good=good)
+        if not self._book():
+            return
+        if not good:
+            self.forget(connection)
+            connection.close()
+            self._later(connection.slot)
+        elif reusable and not connection.dead:
+            self._send(connection, connection.now_ns)
+        else:
+            self.forget(connection)
+            self.spawn(self._dial(connection.slot, connection.now_ns))
+
+    def unsent(self, slot: int) -> None:
+        self._open -= 1
+        self._judge(slot, good=False)
+        if not self.stopped and self._book():
+            self._later(slot)
+
+    def _book(self) -> bool:
+        """Take one of a count-bound job's requests; always possible where time is the bound."""
+        if self._left == 0:
+            return False
+        if self._left is not None:
+            self._left -= 1
+        self._open += 1
+        return True
+
+    def _judge(self, index: int, *, good: bool) -> None:
+        slot = self._slots[index]
+        slot.failures = 0 if good else slot.failures + 1
+        if index not in self.warm:
+            slot.attempts += 1
+            if slot.attempts >= BARREN_AFTER:
+                self.barren.add(index)
+
+    def _send(self, connection: Connection, ended_ns: int = MISSING) -> None:
+        connection.watch = None if connection.slot in self.warm else self.watch()
+        sent_ns = self.send(connection)
+        if ended_ns != MISSING:
+            self.gauges.send_at_ns.append(sent_ns)
+            self.gauges.send_lag_ns.append(sent_ns - ended_ns)
+
+    def _later(self, index: int) -> None:
+        """Try a slot again after a pause that doubles with each failure: a dead server must not be hammered."""
+        delay_s = min(_BACKOFF_LAST_S, _BACKOFF_FIRST_S * 2 ** min(self._slots[index].failures - 1, 10))
+        self.loop.call_later(delay_s, lambda: None if self.stopped else self.spawn(self._dial(index)))
+
+    async def _dial(self, index: int, ended_ns: int = MISSING) -> None:
+        """A fresh connection for a slot whose next request is booked, and that request on it."""
+        tried_ns = perf_counter_ns()
+        try:
+            connection = await self.dialer.connect()
+        except OSError as error:
+            self.fail_to_connect(MISSING, tried_ns, error)
+            self.unsent(index)
+            return
+        connection.slot = index
+        self.live[connection] = None
+        self._send(connection, ended_ns)

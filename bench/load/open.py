@@ -1,0 +1,114 @@
+"""Open loop: requests go out at moments that were fixed beforehand, however long the answers take."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from math import inf
+from time import perf_counter_ns
+
+from bench.load.arrivals import arrival_offsets_s, partition, share
+from bench.load.driver import Driver
+from bench.load.spill import End
+from bench.load.timer import MomentTimer
+from bench.load.wire import Connection
+from bench.records import MISSING
+
+
+class OpenLoop(Driver):
+    """Sends each request when it is due. Where `max_concurrency` holds one back, its due time stays: queueing is not hidden."""
+
+    def start(self, start_ns: int) -> None:
+        load = self.case.load
+        horizon_s = self.case.warmup_s + self.case.duration_s + self.case.grace_s
+        everyone = arrival_offsets_s(load, horizon_s, self.case.seed)
+        offsets = everyone[list(partition(len(everyone), self.workers, self.worker))]
+        self._due_ns: list[int] = (start_ns + (offsets * 1e9).astype("int64")).tolist()
+        self._next = 0
+        self._cap = inf if load.max_concurrency is None else max(1, share(load.max_concurrency, self.workers, self.worker))
+        self._busy = 0
+        self._queue: deque[int] = deque()
+        self._idle: list[Connection] = []
+        self._timer = MomentTimer(self.loop, self._tick)
+        self._tick()
+
+    def slots(self) -> int:
+        return 0
+
+    def waiting_in(self, t0_ns: int, t1_ns: int) -> int:
+        due = bisect_left(self._due_ns, t1_ns) - max(self._next, bisect_left(self._due_ns, t0_ns))
+        return max(0, due) + sum(t0_ns <= at < t1_ns for at in self._queue)
+
+    def exhausted(self) -> bool:
+        return self._next == len(self._due_ns) and not self._queue and self._busy == 0
+
+    def ended(self, connection: Connection, end: End, *, reusable: bool) -> None:
+        good = self.count(connection, end)
+        if good and reusable and not connection.dead:
+            self._idle.append(connection)
+        elif not connection.dead:
+            self.forget(connection)
+            connection.close()
+        self._free(connection.now_ns)
+
+    def unsent(self, slot: int) -> None:
+        self._free(perf_counter_ns())
+
+    def stop(self) -> None:
+        super().stop()
+        self._timer.close()
+
+    def _tick(self) -> None:
+        """Send all that is due, then sleep until the next is."""
+        if self.stopped:
+            return
+        now_ns = perf_counter_ns()
+        due = self._due_ns
+        while self._next < len(due) and due[self._next] <= now_ns:
+            self._queue.append(due[self._next])
+            self._next += 1
+        self._drain(MISSING)
+        if self._next < len(due):
+            self._timer.set(due[self._next])
+
+    def _drain(self, freed_ns: int) -> None:
+        """Send what is queued while there is room. `freed_ns`: when a full house got a free place, else `MISSING`."""
+        while self._queue and self._busy < self._cap:
+            scheduled_ns = self._queue.popleft()
+            self._busy += 1
+            possible_ns = max(scheduled_ns, freed_ns)
+            connection = self._take_idle()
+            if connection is None:
+                self.spawn(self._dial(scheduled_ns, possible_ns))
+            else:
+                self._launch(connection, scheduled_ns, possible_ns)
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.dead:
+                return connection
+            self.forget(connection)
+        return None
+
+    def _launch(self, connection: Connection, scheduled_ns: int, possible_ns: int) -> None:
+        """Send lag is ours from the moment when the request could have gone: waiting for a free place is the load's doing."""
+        sent_ns = self.send(connection, scheduled_ns)
+        self.gauges.send_at_ns.append(sent_ns)
+        self.gauges.send_lag_ns.append(sent_ns - possible_ns)
+
+    def _free(self, now_ns: int) -> None:
+        self._busy -= 1
+        if not self.stopped:
+            self._drain(now_ns)
+
+    async def _dial(self, scheduled_ns: int, possible_ns: int) -> None:
+        tried_ns = perf_counter_ns()
+        try:
+            connection = await self.dialer.connect()
+        except OSError as error:
+            self.fail_to_connect(scheduled_ns, tried_ns, error)
+            self.unsent(0)
+            return
+        self.live[connection] = None
+        self._launch(connection, scheduled_ns, possible_ns)

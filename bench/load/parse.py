@@ -1,0 +1,162 @@
+"""From the raw bytes of one request to its chunks, counts and outcome. Pure: runs after the measurement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from bench.load.protocols.base import Answer, Usage, WireProtocol, clip, error_text, printable
+from bench.load.spill import End
+from bench.load.sse import split_events
+from bench.records import MISSING, IntArray, Outcome
+
+_EMPTY = np.zeros(0, np.int64)
+_BY_END = {
+    End.CONNECT: Outcome.CONNECT,
+    End.NOT_HTTP: Outcome.PROTOCOL,
+    End.TIMEOUT: Outcome.TIMEOUT,
+    End.CANCELLED: Outcome.CANCELLED,
+    None: Outcome.CANCELLED,
+}
+_BROKEN = "the connection ended in mid-answer"
+
+
+@dataclass(slots=True, kw_only=True)
+class ParsedRequest:
+    """What one request's body holds: stamps [ns], `ChunkKind`, tokens and UTF-8 bytes per content chunk, and the verdict."""
+
+    chunk_ns: IntArray
+    chunk_kind: IntArray
+    chunk_tokens: IntArray
+    chunk_bytes: IntArray
+    outcome: Outcome
+    error: str | None
+    finish_reason: str | None
+    usage: Usage | None
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    reasoning_content: str | None = None
+
+
+class _WholeChoice(msgspec.Struct):
+    message: _Message | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _WholeReply(msgspec.Struct):
+    """A reply that was not streamed."""
+
+    choices: list[_WholeChoice] = []
+    usage: Usage | None = None
+
+
+def parse_request(
+    protocol: WireProtocol,
+    body: bytes,
+    stamps_ns: IntArray,
+    ends_b: IntArray,
+    *,
+    end: End | None,
+    status: int,
+    error: str | None = None,
+    asked_tokens: int = 1,
+) -> ParsedRequest:
+    """Chunks and outcome of one request.
+
+    `stamps_ns[i]` is when the piece of the body that ends at offset `ends_b[i]` was read; an event is stamped with the read
+    that brought its last byte. `end` None: it was never seen to end.
+    """
+    if status not in (200, MISSING):
+        verdict = _BY_END.get(end, Outcome.HTTP)
+        return _without_chunks(verdict, error or f"HTTP {status}: {error_text(body) or printable(body) or 'empty body'}")
+    if body[:64].lstrip()[:1] == b"{":
+        return _parse_whole(body, end, error, asked_tokens)
+    payloads, offsets = split_events(body)
+    answer = protocol.read(payloads)
+    outcome, reason = _judge(answer, payloads, body, end, asked_tokens)
+    if answer.events:
+        at = offsets[np.array(answer.events, dtype=np.int64)]
+        reads = np.searchsorted(ends_b, at)
+        stamps = stamps_ns[np.minimum(reads, len(stamps_ns) - 1)]
+    else:
+        stamps = _EMPTY
+    return ParsedRequest(
+        chunk_ns=stamps,
+        chunk_kind=np.array(answer.kinds, dtype=np.int64),
+        chunk_tokens=np.array(answer.tokens, dtype=np.int64),
+        chunk_bytes=np.array(answer.sizes_b, dtype=np.int64),
+        outcome=outcome,
+        error=error or reason,
+        finish_reason=answer.finish_reason,
+        usage=answer.usage,
+    )
+
+
+def _judge(answer: Answer, payloads: list[bytes], body: bytes, end: End | None, asked_tokens: int) -> tuple[Outcome, str | None]:
+    """Most telling reason first: the server's own error, then how the wire ended, then what is missing."""
+    if end == End.BROKEN and answer.done:
+        end = End.COMPLETE  # all was said; only the framing's last bytes are missing
+    if answer.stream_error is not None and end in (End.COMPLETE, End.BROKEN):
+        return Outcome.STREAM_ERROR, answer.stream_error
+    if end in _BY_END:
+        return _BY_END[end], None
+    if end == End.BROKEN:
+        return Outcome.TRUNCATED, _BROKEN
+    if answer.malformed is not None:
+        return Outcome.PROTOCOL, answer.malformed
+    if body.strip() and not payloads and b":" not in body[:1]:
+        return Outcome.PROTOCOL, f"the answer is not an event stream: {printable(body)}"
+    return _judge_complete(answer, asked_tokens, silent=not payloads)
+
+
+def _judge_complete(answer: Answer, asked_tokens: int, *, silent: bool) -> tuple[Outcome, str | None]:
+    if not answer.done and answer.finish_reason is None and not silent:
+        return Outcome.TRUNCATED, "the stream ended with neither a finish reason nor [DONE]"
+    if asked_tokens > 0 and not answer.events and not _counted_tokens(answer.usage):
+        return Outcome.EMPTY, "the answer holds no token"
+    return Outcome.OK, None
+
+
+def _counted_tokens(usage: Usage | None) -> bool:
+    """True where the server counts tokens that it never streamed (hidden reasoning). One token is only the end-of-text."""
+    return usage is not None and (usage.completion_tokens or 0) > 1
+
+
+def _parse_whole(body: bytes, end: End | None, error: str | None, asked_tokens: int) -> ParsedRequest:
+    """A JSON reply in place of a stream: nothing can be said of its timing, so it has no chunks."""
+    if end not in (End.COMPLETE, End.BROKEN):
+        return _without_chunks(_BY_END[end], error)
+    server_error = error_text(body)
+    if server_error is not None:
+        return _without_chunks(Outcome.STREAM_ERROR, server_error)
+    if end == End.BROKEN:
+        return _without_chunks(Outcome.TRUNCATED, error or _BROKEN)
+    try:
+        reply = msgspec.json.decode(body, type=_WholeReply)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        return _without_chunks(Outcome.PROTOCOL, clip(f"the reply can't be read ({problem}): {printable(body)}"))
+    choice = reply.choices[0] if reply.choices else _WholeChoice()
+    text = choice.text or (choice.message and (choice.message.content or choice.message.reasoning_content))
+    parsed = _without_chunks(Outcome.OK, None)
+    if asked_tokens > 0 and not text and not _counted_tokens(reply.usage):
+        parsed = _without_chunks(Outcome.EMPTY, "the answer holds no token")
+    parsed.finish_reason, parsed.usage = choice.finish_reason, reply.usage
+    return parsed
+
+
+def _without_chunks(outcome: Outcome, error: str | None) -> ParsedRequest:
+    return ParsedRequest(
+        chunk_ns=_EMPTY,
+        chunk_kind=_EMPTY,
+        chunk_tokens=_EMPTY,
+        chunk_bytes=_EMPTY,
+        outcome=outcome,
+        error=error,
+        finish_reason=None,
+        usage=None,
+    )

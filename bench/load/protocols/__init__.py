@@ -1,0 +1,26 @@
+"""Wire protocols: one module each, chosen by the name in `Target.protocol`."""
+
+from __future__ import annotations
+
+import importlib
+
+from bench.errors import UsageError
+from bench.load.protocols.base import Answer, WireProtocol
+
+PROTOCOLS = {
+    "openai-chat": "bench.load.protocols.openai_chat:OpenAIChat",
+    "openai-completions": "bench.load.protocols.openai_completions:OpenAICompletions",
+}
+
+
+def wire_protocol(name: str) -> WireProtocol:
+    """The protocol called `name`. Raises: UsageError for one that is not known."""
+    spec = PROTOCOLS.get(name)
+    if spec is None:
+        raise UsageError(f"unknown protocol {name!r}", hint=f"known: {', '.join(PROTOCOLS)}")
+    module, _, attribute = spec.partition(":")
+    protocol: WireProtocol = getattr(importlib.import_module(module), attribute)()
+    return protocol
+
+
+__all__ = ["PROTOCOLS", "Answer", "WireProtocol", "wire_protocol"]

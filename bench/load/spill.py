@@ -1,0 +1,195 @@
+"""Raw events on disk while a load runs: what a worker has seen survives its death and takes no memory.
+
+One file a worker, a sequence of blocks; a torn last block (the worker was killed) is ignored.
+
+    header  kind u8, pad, request u32, count u32, size u32 (little endian, 16 bytes)
+    META    JSON: protocol, worker
+    SENT    scheduled i64, sent i64, input tokens asked i32, output tokens asked i32
+    DATA    count stamps i64, count lengths u32, the body bytes
+    END     opened i64, closed i64, end u8, status u16, error text
+"""
+
+from __future__ import annotations
+
+import mmap
+import queue
+import struct
+import threading
+from array import array
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from bench.errors import LoadError
+from bench.records import IntArray
+
+_HEADER = struct.Struct("<B3xIII")
+_SENT = struct.Struct("<qqii")
+_END = struct.Struct("<qqBH")
+_META, _SENT_KIND, _DATA, _END_KIND = 1, 2, 3, 4
+_BACKLOG_LIMIT_B = 512 << 20
+
+
+class End(IntEnum):
+    """How a request ended on the wire; what its body says is told later."""
+
+    COMPLETE = 0
+    CONNECT = 1
+    BROKEN = 2
+    """The connection ended in mid-answer."""
+    NOT_HTTP = 3
+    TIMEOUT = 4
+    CANCELLED = 5
+
+
+class Meta(msgspec.Struct):
+    """First block of a file."""
+
+    protocol: str
+    worker: int
+
+
+class SpillWriter:
+    """Appends blocks; the disk is written by a thread, so that a slow one does not stop the event loop."""
+
+    def __init__(self, path: Path, meta: Meta) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._blocks: list[bytes] = []
+        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._queued_b = 0
+        self._written_b = 0
+        self.failure: str | None = None
+        self.pending_b = 0
+        text = msgspec.json.encode(meta)
+        self._blocks += (_HEADER.pack(_META, 0, 0, len(text)), text)
+        self._thread = threading.Thread(target=self._write, name="spill", daemon=True)
+        self._thread.start()
+
+    def sent(self, request: int, scheduled_ns: int, sent_ns: int, input_tokens: int, output_tokens: int) -> None:
+        """A request's first byte was handed to the kernel."""
+        self._blocks.append(
+            _HEADER.pack(_SENT_KIND, request, 0, _SENT.size) + _SENT.pack(scheduled_ns, sent_ns, input_tokens, output_tokens)
+        )
+
+    def data(self, request: int, stamps_ns: array[int], lengths_b: array[int], body: bytearray) -> None:
+        """Pieces of a request's body: their lengths, and the stamp of the read that brought each. The arrays are copied."""
+        count = len(stamps_ns)
+        header = _HEADER.pack(_DATA, request, count, 12 * count + len(body))
+        self._blocks += (header, stamps_ns.tobytes(), lengths_b.tobytes(), bytes(body))
+        self.pending_b += 12 * count + len(body)
+
+    def end(self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None) -> None:
+        """A request is over."""
+        text = (error or "").encode("utf-8", "replace")
+        block = _HEADER.pack(_END_KIND, request, 0, _END.size + len(text)) + _END.pack(opened_ns, closed_ns, end, status) + text
+        self._blocks.append(block)
+
+    def flush(self) -> None:
+        """Hand what has gathered to the writing thread."""
+        if not self._blocks:
+            return
+        data = b"".join(self._blocks)
+        self._blocks.clear()
+        self.pending_b = 0
+        self._queued_b += len(data)
+        self._queue.put(data)
+        if self._queued_b - self._written_b > _BACKLOG_LIMIT_B and self.failure is None:
+            self.failure = f"the disk is {_BACKLOG_LIMIT_B >> 20} MiB behind the incoming stream"
+
+    def close(self) -> None:
+        """Write all that is left. `failure` says whether that went well."""
+        self.flush()
+        self._queue.put(None)
+        self._thread.join()
+        self._file.close()
+
+    def _write(self) -> None:
+        while (data := self._queue.get()) is not None:
+            if self.failure is None:
+                try:
+                    view = memoryview(data)
+                    while view:
+                        view = view[self._file.write(view) :]
+                except OSError as error:
+                    self.failure = error.strerror or str(error)
+            self._written_b += len(data)
+
+
+@dataclass(slots=True)
+class RawRequest:
+    """One request as found in a spill file. `end` is None for one that was in flight when the worker died."""
+
+    request: int
+    scheduled_ns: int
+    sent_ns: int
+    input_requested: int
+    output_requested: int
+    opened_ns: int = -1
+    closed_ns: int = -1
+    end: End | None = None
+    status: int = -1
+    error: str | None = None
+    blocks: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class SpillFile:
+    """A spill file read back: an index of requests, bodies on demand. Memory grows with blocks, not with bytes."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else None
+        except OSError as error:
+            raise LoadError(f"{path.name} can't be read back: {error.strerror}") from error
+        self.meta: Meta | None = None
+        self.requests: dict[int, RawRequest] = {}
+        self._scan()
+
+    def body(self, raw: RawRequest) -> tuple[bytes, IntArray, IntArray]:
+        """The whole body, the stamp [ns] of each piece, and the offset behind each piece."""
+        bodies: list[bytes] = []
+        stamps: list[IntArray] = []
+        lengths: list[IntArray] = []
+        assert self._map is not None or not raw.blocks
+        for offset, count, size in raw.blocks:
+            block = self._map[offset : offset + size] if self._map is not None else b""
+            stamps.append(np.frombuffer(block, "<i8", count))
+            lengths.append(np.frombuffer(block, "<u4", count, 8 * count))
+            bodies.append(block[12 * count :])
+        if not bodies:
+            return b"", np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return b"".join(bodies), np.concatenate(stamps), np.cumsum(np.concatenate(lengths), dtype=np.int64)
+
+    def close(self) -> None:
+        if self._map is not None:
+            self._map.close()
+
+    def _scan(self) -> None:
+        data = self._map
+        at, total = 0, len(data) if data is not None else 0
+        while data is not None and at + _HEADER.size <= total:
+            kind, request, count, size = _HEADER.unpack_from(data, at)
+            at += _HEADER.size
+            if at + size > total:
+                return
+            self._block(data, at, kind=kind, request=request, count=count, size=size)
+            at += size
+
+    def _block(self, data: mmap.mmap, at: int, *, kind: int, request: int, count: int, size: int) -> None:
+        if kind == _DATA:
+            if request in self.requests:
+                self.requests[request].blocks.append((at, count, size))
+        elif kind == _SENT_KIND:
+            scheduled_ns, sent_ns, asked_in, asked_out = _SENT.unpack_from(data, at)
+            self.requests[request] = RawRequest(request, scheduled_ns, sent_ns, asked_in, asked_out)
+        elif kind == _END_KIND and request in self.requests:
+            raw = self.requests[request]
+            raw.opened_ns, raw.closed_ns, end, raw.status = _END.unpack_from(data, at)
+            raw.end = End(end)
+            raw.status = raw.status or -1
+            raw.error = data[at + _END.size : at + size].decode() or None
+        elif kind == _META:
+            self.meta = msgspec.json.decode(data[at : at + size], type=Meta)

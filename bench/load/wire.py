@@ -1,0 +1,287 @@
+"""One keep-alive HTTP/1.1 connection that stamps and keeps what it reads: the hot path of the whole lab.
+
+A read costs one clock call, one pass of `httptools` and three appends. Nothing is decoded here: bodies go to the spill in
+blocks and are parsed after the measurement. Everything that is not once per read may be slower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from array import array
+from time import perf_counter_ns
+from typing import Any, Protocol, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from bench.load.address import Address
+from bench.load.protocols import WireProtocol
+from bench.load.spill import End
+from bench.load.sse import last_complete, split_events
+from bench.records import MISSING
+
+_CONNECT_TIMEOUT_S = 10.0
+
+
+class Sink(Protocol):
+    """Where a connection puts what it saw."""
+
+    def data(self, request: int, stamps_ns: array[int], lengths_b: array[int], body: bytearray) -> None:
+        """Pieces of a body; the arguments are reused as soon as this returns."""
+        ...
+
+    def end(self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None) -> None: ...
+
+
+class Owner(Protocol):
+    """Who a connection works for."""
+
+    @property
+    def sink(self) -> Sink: ...
+
+    def ended(self, connection: Connection, end: End, *, reusable: bool) -> None:
+        """The request on `connection` is over; `reusable` where the next can go out on it."""
+        ...
+
+    def unanswered(self, connection: Connection) -> None:
+        """An idle connection turned out to be closed by the server: the request on it was never answered. Send it anew."""
+        ...
+
+    def first_content(self, connection: Connection) -> None:
+        """The first token of a watched request has arrived."""
+        ...
+
+
+class ContentWatch:
+    """Looks for the first content chunk in a stream as it comes. Used in warm-up only: it decodes JSON."""
+
+    def __init__(self, protocol: WireProtocol) -> None:
+        self._protocol = protocol
+        self._pending = b""
+
+    def feed(self, body: bytes) -> bool:
+        """True once the stream so far holds a content chunk."""
+        self._pending += body
+        done = last_complete(self._pending)
+        if done == 0:
+            return False
+        payloads, _ = split_events(self._pending[:done])
+        self._pending = self._pending[done:]
+        return bool(self._protocol.read(payloads).events)
+
+
+class Connection(asyncio.Protocol):
+    """One connection, one request at a time."""
+
+    __slots__ = (
+        "_awaiting", "_close_delimited", "_feed", "_parser", "_sock", "_transport", "body", "dead", "in_flight",
+        "lengths", "now_ns",
+        "opened_ns", "owner", "payload", "reads", "request", "scheduled_ns", "sent_ns", "served", "slot", "stamps", "status",
+        "watch",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, sock: socket.socket, *, tls: bool) -> None:
+        self.owner = owner
+        self._sock = None if tls else sock
+        self._transport: asyncio.Transport | None = None
+        self._parser = HttpResponseParser(self)
+        self._feed = self._parser.feed_data
+        # packed, and the body's bytes copied at once: small objects kept for a second would spread over megabytes of cache
+        self.stamps = array("q")
+        self.lengths = array("I")
+        self.body = bytearray()
+        self.now_ns = self.opened_ns = self.sent_ns = self.scheduled_ns = MISSING
+        self.request = self.status = MISSING
+        self.reads = self.served = 0
+        self.payload = b""
+        self.slot = 0
+        self.in_flight = self.dead = self._awaiting = self._close_delimited = False
+        self.watch: ContentWatch | None = None
+
+    # --- sending
+
+    def send(self, request: int, payload: bytes, scheduled_ns: int, sent_ns: int | None = None) -> int:
+        """Put a request on the wire; returns `sent_ns`. `sent_ns` is given where the request was tried before: its time runs
+        from the first try on.
+        """
+        self.request, self.payload, self.scheduled_ns = request, payload, scheduled_ns
+        self.opened_ns = self.status = MISSING
+        self.in_flight = self._awaiting = True
+        self._close_delimited = False
+        now = perf_counter_ns()
+        self.sent_ns = now if sent_ns is None else sent_ns
+        self._write(payload)
+        return self.sent_ns
+
+    def _write(self, payload: bytes) -> None:
+        transport = self._transport
+        assert transport is not None
+        # past the transport where possible: it would hold the bytes until the end of the loop's round
+        if self._sock is not None and not transport.get_write_buffer_size():
+            try:
+                payload = payload[self._sock.send(payload) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                return  # the transport will report it as a lost connection
+        if payload:
+            transport.write(payload)
+
+    # --- the hot path
+
+    def data_received(self, data: bytes) -> None:
+        self.now_ns = perf_counter_ns()
+        try:
+            self._feed(data)
+        except HttpParserError as error:
+            self._not_http(str(error))
+        except HttpParserUpgrade:
+            self._not_http("the server switched protocols")
+
+    def on_body(self, body: bytes) -> None:
+        self.stamps.append(self.now_ns)
+        self.lengths.append(len(body))
+        self.body += body
+        if self.watch is not None:
+            self._look(body)
+
+    # --- once a request
+
+    def on_message_begin(self) -> None:
+        self._awaiting = False
+        self._close_delimited = True
+
+    def on_header(self, name: bytes, _value: bytes) -> None:
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self._close_delimited = False
+
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+        self.opened_ns = self.now_ns
+
+    def on_message_complete(self) -> None:
+        if self.status < 200:  # 100 Continue, 103 Early Hints: the answer is still to come
+            self._awaiting, self.status, self.opened_ns = True, MISSING, MISSING
+        elif self.in_flight:
+            reusable = self._parser.should_keep_alive()
+            if not reusable:
+                self.close()
+            self._finish(End.COMPLETE, reusable=reusable)
+
+    def _look(self, body: bytes) -> None:
+        if self.watch is not None and self.status == 200 and self.watch.feed(body):
+            self.watch = None
+            self.owner.first_content(self)
+
+    def flush(self) -> None:
+        """Hand what was read since the last flush to the spill."""
+        if self.stamps:
+            self.reads += len(self.stamps)
+            self.owner.sink.data(self.request, self.stamps, self.lengths, self.body)
+            del self.stamps[:], self.lengths[:], self.body[:]
+
+    def give_up(self, end: End) -> None:
+        """Close the connection under a request that has run out of time, or that nobody waits for."""
+        self.now_ns = perf_counter_ns()
+        self.close()
+        self._finish(end, reusable=False)
+
+    def close(self) -> None:
+        """Let go of the connection at once."""
+        self.dead = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _finish(self, end: End, *, reusable: bool, error: str | None = None) -> None:
+        self.flush()
+        self.owner.sink.end(self.request, self.opened_ns, self.now_ns, end, status=max(self.status, 0), error=error)
+        self.in_flight = False
+        self.served += 1
+        self.owner.ended(self, end, reusable=reusable)
+
+    def _not_http(self, problem: str) -> None:
+        self.close()
+        if self.in_flight:
+            self._finish(End.NOT_HTTP, reusable=False, error=f"the answer is not HTTP: {problem}")
+
+    # --- once a connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.dead = True
+        if not self.in_flight:
+            return
+        self.now_ns = perf_counter_ns()
+        if self._awaiting and self.served and exc_is_close(exc):
+            self.in_flight = False
+            self.owner.unanswered(self)
+        elif self._awaiting:
+            self._finish(End.CONNECT, reusable=False, error=f"connection lost before any answer: {exc or 'closed by the server'}")
+        elif exc is None and self._close_delimited and self.status != MISSING:
+            self._finish(End.COMPLETE, reusable=False)
+        else:
+            self._finish(End.BROKEN, reusable=False, error=f"connection lost in mid-answer: {exc or 'closed by the server'}")
+
+
+def exc_is_close(exc: Exception | None) -> bool:
+    """True where a connection just ended, by a close or a reset."""
+    return exc is None or isinstance(exc, ConnectionError)
+
+
+class Dialer:
+    """Opens connections to one address, resolved once."""
+
+    def __init__(self, address: Address, owner: Owner) -> None:
+        self._address = address
+        self._owner = owner
+        self._tls = ssl.create_default_context() if address.tls else None
+        self._found: list[tuple[socket.AddressFamily, tuple[Any, ...] | str]] = []
+        self._gate = asyncio.Semaphore(64)  # below the usual backlog of a listening socket: a dropped SYN costs a second
+
+    async def connect(self) -> Connection:
+        """A new connection. Raises: OSError."""
+        async with self._gate, asyncio.timeout(_CONNECT_TIMEOUT_S):
+            loop = asyncio.get_running_loop()
+            if not self._found:
+                self._found = await self._resolve(loop)
+            sock = await self._open(loop)
+            server_name = self._address.host if self._tls is not None else None
+            made = lambda: Connection(self._owner, sock, tls=self._tls is not None)  # noqa: E731
+            try:
+                if self._address.unix_path is not None:
+                    _, connection = await loop.create_unix_connection(made, sock=sock)
+                else:
+                    _, connection = await loop.create_connection(made, sock=sock, ssl=self._tls, server_hostname=server_name)
+            except BaseException:
+                sock.close()
+                raise
+            return connection
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        problem: OSError | None = None
+        for family, where in self._found:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            if family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                await loop.sock_connect(sock, where)
+            except OSError as error:
+                sock.close()
+                problem = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                self._found = [(family, where)]
+                return sock
+        raise problem or OSError(f"no address for {self._address.host}")
+
+    async def _resolve(self, loop: asyncio.AbstractEventLoop) -> list[tuple[socket.AddressFamily, tuple[Any, ...] | str]]:
+        if self._address.unix_path is not None:
+            return [(socket.AF_UNIX, self._address.unix_path)]
+        found = await loop.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
+        return [(family, where) for family, _, _, _, where in found]

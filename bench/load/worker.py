@@ -1,0 +1,236 @@
+"""A load worker: one process, one event loop, one share of the load. Started by `bench.load.coordinator`, told what to do
+over its standard input. It ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from bench.errors import BenchError
+from bench.load.address import parse_address
+from bench.load.closed import ClosedLoop
+from bench.load.columns import column_path, parse_spill, spill_path
+from bench.load.driver import Driver, Gauges
+from bench.load.health import GAUGES
+from bench.load.messages import (
+    Arm,
+    Build,
+    Done,
+    Failed,
+    FromWorker,
+    Go,
+    Halt,
+    Inbox,
+    Job,
+    Probe,
+    Probed,
+    Ready,
+    Refused,
+    ToWorker,
+    pack,
+)
+from bench.load.open import OpenLoop
+from bench.load.preflight import Preflight
+from bench.load.prompts import PromptPool
+from bench.load.protocols import wire_protocol
+from bench.load.spill import Meta, SpillWriter
+from bench.records import Target
+
+_PR_SET_PDEATHSIG = 1
+_TICK_S = 0.05
+_TICKS_PER_GLANCE = 5
+
+
+def api_key(target: Target) -> str | None:
+    """The key itself, from the environment; what can't stand in a header is left out, and the server then refuses it."""
+    key = os.environ.get(target.api_key_env, "") if target.api_key_env else ""
+    return "".join(c for c in key if "!" <= c <= "~") or None
+
+
+class Worker:
+    """Reacts to the coordinator's messages."""
+
+    def __init__(self, out_fd: int, loop_name: str) -> None:
+        self._out_fd, self._loop_name = out_fd, loop_name
+        self._inbox = Inbox(ToWorker)
+        self._job: Job | None = None
+        self._driver: Driver | None = None
+        self._pool: PromptPool | None = None
+        self._spill: SpillWriter | None = None
+        self._ticks = 0
+        self._last: tuple[object, ...] = ()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.over = asyncio.Event()
+
+    def readable(self) -> None:
+        """The coordinator said something, or is gone."""
+        try:
+            data = os.read(0, 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            self.orphaned()
+        for message in self._inbox.feed(data):
+            try:
+                self._react(message)
+            except BenchError as error:
+                self._say(Failed(str(error), error.hint))
+            except OSError as error:
+                self._say(Failed(f"the load worker can't go on: {error.strerror}"))
+
+    def orphaned(self) -> None:
+        """Nobody is left to report to: keep what was seen, and go."""
+        if self._driver is not None and self._spill is not None and not self._driver.stopped:
+            for connection in list(self._driver.live):
+                connection.flush()
+            self._spill.close()
+        os._exit(1)
+
+    def _react(self, message: object) -> None:
+        match message:
+            case Job():
+                self._job = message
+            case Probe():
+                task = asyncio.get_running_loop().create_task(self._probe())
+                self._tasks.add(task)
+            case Build():
+                self._build(message)
+            case Go() if self._driver is not None:
+                gc.collect()
+                gc.freeze()
+                gc.disable()
+                self._driver.begin(message.start_ns)
+                self._tick()
+            case Arm() if self._driver is not None:
+                self._driver.arm(message)
+            case Halt():
+                self._finish()
+
+    async def _probe(self) -> None:
+        assert self._job is not None
+        job = self._job
+        try:
+            protocol, address = wire_protocol(job.target.protocol), parse_address(job.target.base_url)
+            self._say(Probed(await Preflight(job, protocol, address, api_key(job.target)).run()))
+        except BenchError as error:
+            self._say(Refused(str(error), error.hint))
+
+    def _build(self, message: Build) -> None:
+        assert self._job is not None
+        job = self._job
+        protocol, address = wire_protocol(job.target.protocol), parse_address(job.target.base_url)
+        self._pool = PromptPool(
+            case=job.case, target=job.target, protocol=protocol, address=address, key=api_key(job.target), salt=job.salt,
+            calibration=message.calibration, worker=job.worker, workers=job.workers,
+        )  # fmt: skip
+        self._spill = SpillWriter(spill_path(Path(job.spill_dir), job.worker), Meta(job.target.protocol, job.worker))
+        kind = ClosedLoop if job.case.load.kind == "closed" else OpenLoop
+        self._driver = kind(
+            case=job.case, address=address, protocol=protocol, pool=self._pool, spill=self._spill,
+            worker=job.worker, workers=job.workers,
+        )  # fmt: skip
+        self._say(Ready())
+
+    def _tick(self) -> None:
+        """Report four times a second, and at once when something turns that the coordinator waits for."""
+        assert self._driver is not None
+        assert self._spill is not None
+        if self._driver.stopped:
+            return
+        if self._spill.failure is not None:
+            self._say(self._disk_failure())
+            return
+        turned = self._driver.turning_points()
+        self._ticks += 1
+        if turned != self._last or self._ticks % _TICKS_PER_GLANCE == 0:
+            self._say(self._driver.progress(), may_drop=turned == self._last)
+            self._last = turned
+        asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def _finish(self) -> None:
+        if self._driver is None or self._spill is None or self._job is None or self._pool is None:
+            self.over.set()
+            return
+        self._driver.stop()
+        self._spill.close()
+        if self._spill.failure is not None:
+            self._say(self._disk_failure())
+            return
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # parsing blocks the loop: let a signal end it
+        folder = Path(self._job.spill_dir)
+        self._save_gauges(folder, self._driver.gauges)
+        parse_spill(folder, self._job.worker, api_key(self._job.target))
+        self._say(Done(self._loop_name, self._pool.recycled))
+        self.over.set()
+
+    def _save_gauges(self, folder: Path, gauges: Gauges) -> None:
+        assert self._job is not None
+        for name in GAUGES:
+            np.array(getattr(gauges, name), dtype=np.int64).tofile(column_path(folder, self._job.worker, name))
+
+    def _disk_failure(self) -> Failed:
+        assert self._spill is not None
+        return Failed(
+            f"events can't be kept on disk: {self._spill.failure}", "free space where results are written, or use --results"
+        )
+
+    def _say(self, message: FromWorker, *, may_drop: bool = False) -> None:
+        """Messages are shorter than a pipe's atomic write, so one goes out whole or not at all."""
+        os.set_blocking(self._out_fd, not may_drop)
+        with contextlib.suppress(BlockingIOError):
+            try:
+                os.write(self._out_fd, pack(message))
+            except BrokenPipeError:
+                self.orphaned()
+
+
+async def _serve(out_fd: int, loop_name: str) -> None:
+    worker = Worker(out_fd, loop_name)
+    loop = asyncio.get_running_loop()
+    os.set_blocking(0, False)
+    loop.add_reader(0, worker.readable)
+    loop.add_signal_handler(signal.SIGTERM, worker.orphaned)
+    await worker.over.wait()
+    loop.remove_reader(0)
+
+
+def _settle_process() -> int:
+    """Die with the parent, leave Ctrl-C to it, allow as many sockets as the system does. Returns where to write messages."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    out_fd = os.dup(1)
+    os.dup2(2, 1)  # whatever prints must not land among the messages
+    return out_fd
+
+
+def main(wanted_loop: str = "auto") -> None:
+    """Serve until told to stop. `wanted_loop`: auto, uvloop or asyncio."""
+    out_fd = _settle_process()
+    factory, name = None, "asyncio"
+    if wanted_loop != "asyncio":
+        try:
+            import uvloop
+        except ImportError:
+            pass
+        else:
+            factory, name = uvloop.new_event_loop, "uvloop"
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_serve(out_fd, name))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

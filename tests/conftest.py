@@ -1,0 +1,36 @@
+"""Settings and fixtures for all tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("ci", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+BenchCommand = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> BenchCommand:
+    """Runs `bench ARGS...` as a person would, in a scratch folder with its own results."""
+
+    def run(*args: str, timeout: float = 90, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bench", *args],
+            cwd=tmp_path,
+            env={**os.environ, "BENCH_RESULTS": str(tmp_path / "results"), **env},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,117 @@
+"""Every command in the README and in docs/ is run, or, where this machine can't, parsed.
+
+A fenced `bash` block is run as a whole, in the order of its file, in one scratch folder a file. An HTML comment on the line
+before it says otherwise:
+  <!-- run: engine -->        needs a real model and engine: run by `make engines`
+  <!-- run: parse REASON -->  can't run here (REASON): every `bench` line in it must parse
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+
+from bench.cli.main import COMMANDS, cli
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
+_BLOCK = re.compile(r"(?:<!-- run: (?P<how>\w+)[^>]*-->\n)?```(?P<lang>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    line: int
+    how: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(page.name, text.count("\n", 0, found.start()) + 1, found["how"] or "run", found["text"])
+        for found in _BLOCK.finditer(text)
+        if found["lang"] in ("bash", "sh", "console", "shell")
+    ]
+
+
+ALL = [block for page in PAGES for block in blocks(page)]
+
+
+def _run(page: Path, how: tuple[str, ...], scratch: Path) -> None:
+    (scratch / "suites").symlink_to(ROOT / "suites")
+    env = {**os.environ, "BENCH_RESULTS": str(scratch / "results")}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    for block in blocks(page):
+        if block.how in how and not _is_make(block):
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", block.text], cwd=scratch, env=env, capture_output=True, text=True, timeout=300
+            )
+            assert done.returncode == 0, f"{block.page}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
+
+
+def _is_make(block: Block) -> bool:
+    """Set-up lines, which are how this very test was started."""
+    return bool(re.match(r"\s*(make|git clone|pip install|python3? -m)\b", block.text))
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(b.how == "run" and not _is_make(b) for b in blocks(p))], ids=lambda p: p.name
+)
+def test_commands_run(page: Path, tmp_path: Path) -> None:
+    _run(page, ("run",), tmp_path)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(b.how == "engine" and not _is_make(b) for b in blocks(p))], ids=lambda p: p.name
+)
+def test_commands_that_need_an_engine_run(page: Path, tmp_path: Path) -> None:
+    _run(page, ("run", "engine"), tmp_path)
+
+
+def _bench_lines() -> list[tuple[str, str]]:
+    lines = []
+    for block in ALL:
+        joined = block.text.replace("\\\n", " ")
+        lines += [
+            (f"{block.page}:{block.line}", line.strip()) for line in joined.splitlines() if line.strip().startswith("bench ")
+        ]
+    return lines
+
+
+@pytest.mark.parametrize(("where", "line"), _bench_lines(), ids=lambda text: text if ":" in str(text) else "")
+def test_every_bench_line_parses(where: str, line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    words = words[: next((i for i, word in enumerate(words) if word in ("|", ">", "&", "&&", ";", "2>")), len(words))]
+    command: click.Command = cli
+    context = click.Context(cli, info_name="bench")
+    while isinstance(command, click.Group):
+        if not words or words[0] in ("--help", "--version", "-h"):
+            return
+        found = command.get_command(context, words[0])
+        assert found is not None, f"{where}: no command {words[0]!r} in {line!r}"
+        command, words = found, words[1:]
+    if "--help" not in words:
+        command.make_context(command.name, words, parent=context)
+
+
+def test_every_command_is_documented() -> None:
+    told = " ".join(page.read_text(encoding="utf-8") for page in PAGES)
+    missing = [name for name in COMMANDS if f"bench {name}" not in told]
+    assert missing == []
+
+
+def test_links_between_pages_exist() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,158 @@
+"""Throughput, goodput and cache shares."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.records import Case, Metric, Outcome, Slo, Window
+from bench.timing.requests import observe, request_metrics
+from tests.timing.builders import OPEN, Request, closed_loop, make_case, make_log, steady, window_ms
+
+WINDOW = window_ms(0, 10_000)
+
+
+def metrics_of(requests: list[Request], *, case: Case | None = None, window: Window = WINDOW) -> dict[str, Metric]:
+    return request_metrics(observe(case or make_case(), make_log(requests), window), {}, {})
+
+
+def test_tokens_count_by_their_own_time_whoever_they_belong_to() -> None:
+    requests = [
+        steady(-100, ttft_ms=50, gap_ms=20, n=8),  # chunks at -50 .. 90: five of them at 10 .. 90
+        steady(5000, n=8),
+        Request(sent_ms=6000, chunks=[(6050, 4), (6070, 4)], outcome=Outcome.STREAM_ERROR, finish=None, closed_ms=6080),
+        Request(sent_ms=9900, chunks=[(9950, 4), (9990, 4), (10_010, 4)], outcome=Outcome.CANCELLED, finish=None),
+    ]
+    found = metrics_of(requests)["output_tok_per_s"]
+    assert found.value == pytest.approx((5 + 8 + 2 + 2) / 10)
+    assert found.source == "usage"
+
+
+def test_the_window_is_half_open() -> None:
+    requests = [Request(sent_ms=-50, chunks=[(0, 4), (10_000, 4)], usage=2, closed_ms=10_001)]
+    assert metrics_of(requests)["output_tok_per_s"].value == pytest.approx(0.1)
+    whole = window_ms(0, 10_000, kind="whole_job")
+    assert metrics_of(requests, window=whole)["output_tok_per_s"].value == pytest.approx(0.2)
+
+
+def test_a_closed_loop_delivers_its_rate_inside_its_interval() -> None:
+    found = metrics_of(closed_loop(slots=4, seconds=10, n=8))
+    life_s = (50 + 140 + 1) / 1000
+    rate = found["output_tok_per_s"]
+    assert rate.value == pytest.approx(4 * 8 / life_s, rel=0.01)
+    assert rate.low is not None
+    assert rate.high is not None
+    assert rate.low <= 4 * 8 / life_s <= rate.high
+    assert found["requests_per_s"].value == pytest.approx(4 / life_s, rel=0.02)
+    assert found["input_tok_per_s"].value == pytest.approx(4 * 8 / life_s, rel=0.02)
+    assert rate.value is not None
+    assert found["input_tok_per_s"].value is not None
+    assert found["total_tok_per_s"].value == pytest.approx(rate.value + found["input_tok_per_s"].value)
+    assert found["in_flight_mean"].value == pytest.approx(4, rel=0.01)
+
+
+def test_no_token_is_no_number() -> None:
+    found = metrics_of([Request(outcome=Outcome.TIMEOUT, finish=None)])
+    assert found["output_tok_per_s"].value is None
+    assert found["output_tok_per_s"].reason == "no token arrived in the window"
+    assert found["requests_per_s"].value == 0.0
+    assert found["requests_per_s"].low is None
+
+
+def test_chunks_are_not_tokens() -> None:
+    found = metrics_of([Request(chunks=[(50, 4), (70, 4)], closed_ms=80)])["output_tok_per_s"]
+    assert found.value is None
+    assert found.reason == "the server gave no token counts: no usage, no token ids"
+
+
+def test_prompt_tokens_belong_to_the_first_content() -> None:
+    requests = [steady(-100, ttft_ms=150, prompt=100), steady(-100, ttft_ms=50, prompt=1000), steady(9990, ttft_ms=50, prompt=7)]
+    assert metrics_of(requests)["input_tok_per_s"].value == pytest.approx(10)
+
+
+def test_few_unknown_prompts_are_taken_at_the_mean_and_many_are_not() -> None:
+    few = [steady(10.0 * i, prompt=100 if i else None) for i in range(40)]
+    found = metrics_of(few)["input_tok_per_s"]
+    assert found.value == pytest.approx(400)
+    assert found.source == "usage; 1 of 40 requests at the mean of the others"
+    many = metrics_of([steady(10.0 * i, prompt=100 if i % 2 else None) for i in range(40)])
+    assert many["input_tok_per_s"].value is None
+    assert many["total_tok_per_s"].reason == "prompt tokens are unknown"
+
+
+def slo_case(*slos: Slo, open_loop: bool = False) -> Case:
+    return make_case(load=OPEN, slos=slos) if open_loop else make_case(slos=slos)
+
+
+def test_goodput_counts_failures_and_slow_ones_as_misses() -> None:
+    requests = [
+        steady(0, ttft_ms=50),
+        steady(1000, ttft_ms=500),
+        steady(2000, gap_ms=90),
+        Request(sent_ms=3000, outcome=Outcome.TIMEOUT, finish=None),
+        Request(sent_ms=4000, chunks=[(4010, 4)], outcome=Outcome.CANCELLED, finish=None),
+    ]
+    case = slo_case(Slo(metric="ttft", limit_ms=200), Slo(metric="tpot", limit_ms=50))
+    found = metrics_of(requests, case=case)["goodput_rps"]
+    assert found.value == pytest.approx(0.1)
+    assert found.source == "1 of 5 requests"
+
+
+def test_a_reply_of_one_token_skips_the_tpot_limit() -> None:
+    case = slo_case(Slo(metric="tpot", limit_ms=50))
+    found = metrics_of([steady(0, n=1), steady(1000)], case=case)["goodput_rps"]
+    assert found.value == pytest.approx(0.2)
+    assert found.source == "2 of 2 requests; 1 undefined criteria skipped"
+
+
+def test_a_limit_that_nobody_can_judge_leaves_goodput_undefined() -> None:
+    case = slo_case(Slo(metric="tpot", limit_ms=50))
+    found = metrics_of([Request(chunks=[(50, 4), (60, 4)], closed_ms=70)], case=case)["goodput_rps"]
+    assert found.value is None
+    assert found.reason == "the tpot of 1 requests can't be told"
+
+
+def test_goodput_in_open_loop_counts_the_wait_for_sending() -> None:
+    requests = [steady(600, ttft_ms=50, scheduled_ms=100.0), steady(1000, ttft_ms=50, scheduled_ms=1000.0)]
+    case = slo_case(Slo(metric="ttft", limit_ms=200), open_loop=True)
+    assert metrics_of(requests, case=case)["goodput_rps"].value == pytest.approx(0.1)
+
+
+def test_goodput_without_a_limit_is_undefined() -> None:
+    assert metrics_of([steady(0)])["goodput_rps"].reason == "no SLO was stated"
+
+
+def counters(prompt: float, cached: float | None) -> dict[str, float]:
+    found = {"prompt_tokens_total": prompt}
+    return found if cached is None else found | {"prompt_tokens_cached_total": cached}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cached", "expected"),
+    [
+        ({}, {}, None, None),
+        ({}, {}, 4, 0.5),
+        (counters(100, 10), counters(300, 30), None, 0.1),
+        (counters(100, 10), counters(300, 30), 4, 0.5),
+        (counters(300, 10), counters(100, 0), None, None),
+        (counters(100, None), counters(200, None), None, None),
+    ],
+)
+def test_prefix_cache_hits(before: dict[str, float], after: dict[str, float], cached: int | None, expected: float | None) -> None:
+    seen = observe(make_case(), make_log([steady(0, prompt=8, cached=cached)]), WINDOW)
+    found = request_metrics(seen, before, after)["prefix_cache_hit_share"]
+    assert found.value == (None if expected is None else pytest.approx(expected))
+    assert (found.reason is None) == (expected is not None)
+
+
+def test_kv_cache_from_the_engine_or_not_at_all() -> None:
+    seen = observe(make_case(), make_log([steady(0)]), WINDOW)
+    found = request_metrics(seen, {}, {"kv_cache_util_peak": 0.7})
+    assert found["kv_cache_util_peak"].value == 0.7
+    assert found["kv_cache_util_mean"].reason == "the engine does not tell"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.TRUNCATED, Outcome.STREAM_ERROR, Outcome.CANCELLED])
+def test_a_failure_after_a_quick_first_token_is_still_a_miss(outcome: Outcome) -> None:
+    cut = Request(sent_ms=100, chunks=[(110, 4), (120, 4)], outcome=outcome, finish=None, closed_ms=130)
+    case = slo_case(Slo(metric="ttft", limit_ms=200), Slo(metric="e2e", limit_ms=5000))
+    assert metrics_of([steady(0), cut], case=case)["goodput_rps"].value == pytest.approx(0.1)
