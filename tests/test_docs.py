@@ -53,7 +53,13 @@ def _run(page: Path, how: tuple[str, ...], scratch: Path) -> None:
     for block in blocks(page):
         if block.how in how and not _is_make(block):
             done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block.text], cwd=scratch, env=env, capture_output=True, text=True, timeout=300
+                ["bash", "-euo", "pipefail", "-c", block.text],
+                cwd=scratch,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
             )
             assert done.returncode == 0, f"{block.page}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
 

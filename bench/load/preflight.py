@@ -29,15 +29,15 @@ class _Reply:
     """One answer, held in memory. Is its own sink."""
 
     body: bytearray = field(default_factory=bytearray)
-    lengths_b: list[int] = field(default_factory=list)
+    ends_b: list[int] = field(default_factory=list)
     stamps_ns: list[int] = field(default_factory=list)
     status: int = MISSING
     end_of: End | None = None
     error: str | None = None
 
-    def data(self, request: int, stamps_ns: array[int], lengths_b: array[int], body: bytearray) -> None:
+    def data(self, request: int, stamps_ns: array[int], ends_b: array[int], body: bytearray) -> None:
         self.stamps_ns.extend(stamps_ns)
-        self.lengths_b.extend(lengths_b)
+        self.ends_b.extend(len(self.body) + end for end in ends_b)
         self.body += body
 
     def end(self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None) -> None:
@@ -131,7 +131,7 @@ class Preflight:
 
     def _parse(self, reply: _Reply) -> ParsedRequest:
         stamps: IntArray = np.array(reply.stamps_ns, dtype=np.int64)
-        ends: IntArray = np.cumsum(reply.lengths_b, dtype=np.int64)
+        ends: IntArray = np.array(reply.ends_b, dtype=np.int64)
         body = bytes(reply.body)
         return parse_request(self._protocol, body, stamps, ends, end=reply.end_of, status=reply.status, error=reply.error)
 
@@ -139,7 +139,7 @@ class Preflight:
         """Raise for answers that no amount of load will change; let the others (5xx, 429) be counted by the load itself."""
         if not 300 <= status < 500 or status in _TRANSIENT:
             return
-        url = f"{self._job.target.base_url} ({self._address.path}{self._protocol.path})"
+        url = f"{self._job.target.base_url} ({self._address.path}{self._protocol.path(self._job.target)})"
         raise TargetError(
             f"{url} refuses: {strike_out(error, self._key)}", hint=refusal_hint(status, self._job.target, bool(self._key))
         )

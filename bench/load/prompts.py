@@ -97,7 +97,7 @@ class PromptPool:
     ) -> None:
         self.ids = _id_range(target) if target.token_ids and protocol.takes_token_ids else None
         self._case, self._target, self._protocol = case, target, protocol
-        self._path, self._address, self._key = address.path + protocol.path, address, key
+        self._path, self._address, self._key = address.path + protocol.path(target), address, key
         self._calibration = calibration
         seed = int.from_bytes(hashlib.sha256(f"{salt}/{worker}".encode()).digest()[:8], "little")
         self._rng = np.random.default_rng(seed)

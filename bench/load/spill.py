@@ -5,7 +5,7 @@ One file a worker, a sequence of blocks; a torn last block (the worker was kille
     header  kind u8, pad, request u32, count u32, size u32 (little endian, 16 bytes)
     META    JSON: protocol, worker
     SENT    scheduled i64, sent i64, input tokens asked i32, output tokens asked i32
-    DATA    count stamps i64, count lengths u32, the body bytes
+    DATA    count stamps i64, count ends of reads u32 (offsets in this block's body), the body bytes
     END     opened i64, closed i64, end u8, status u16, error text
 """
 
@@ -74,11 +74,11 @@ class SpillWriter:
             _HEADER.pack(_SENT_KIND, request, 0, _SENT.size) + _SENT.pack(scheduled_ns, sent_ns, input_tokens, output_tokens)
         )
 
-    def data(self, request: int, stamps_ns: array[int], lengths_b: array[int], body: bytearray) -> None:
-        """Pieces of a request's body: their lengths, and the stamp of the read that brought each. The arrays are copied."""
+    def data(self, request: int, stamps_ns: array[int], ends_b: array[int], body: bytearray) -> None:
+        """A piece of a request's body: how far each read filled it, and the stamp of that read. All is copied."""
         count = len(stamps_ns)
         header = _HEADER.pack(_DATA, request, count, 12 * count + len(body))
-        self._blocks += (header, stamps_ns.tobytes(), lengths_b.tobytes(), bytes(body))
+        self._blocks += (header, stamps_ns.tobytes(), ends_b.tobytes(), bytes(body))
         self.pending_b += 12 * count + len(body)
 
     def end(self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None) -> None:
@@ -152,16 +152,18 @@ class SpillFile:
         """The whole body, the stamp [ns] of each piece, and the offset behind each piece."""
         bodies: list[bytes] = []
         stamps: list[IntArray] = []
-        lengths: list[IntArray] = []
+        ends: list[IntArray] = []
+        before_b = 0
         assert self._map is not None or not raw.blocks
         for offset, count, size in raw.blocks:
             block = self._map[offset : offset + size] if self._map is not None else b""
             stamps.append(np.frombuffer(block, "<i8", count))
-            lengths.append(np.frombuffer(block, "<u4", count, 8 * count))
+            ends.append(np.frombuffer(block, "<u4", count, 8 * count).astype(np.int64) + before_b)
+            before_b += size - 12 * count
             bodies.append(block[12 * count :])
         if not bodies:
             return b"", np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return b"".join(bodies), np.concatenate(stamps), np.cumsum(np.concatenate(lengths), dtype=np.int64)
+        return b"".join(bodies), np.concatenate(stamps), np.concatenate(ends)
 
     def close(self) -> None:
         if self._map is not None:

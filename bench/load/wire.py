@@ -1,6 +1,6 @@
 """One keep-alive HTTP/1.1 connection that stamps and keeps what it reads: the hot path of the whole lab.
 
-A read costs one clock call, one pass of `httptools` and three appends. Nothing is decoded here: bodies go to the spill in
+A read costs one clock call, one pass of `httptools` and two appends. Nothing is decoded here: bodies go to the spill in
 blocks and are parsed after the measurement. Everything that is not once per read may be slower.
 """
 
@@ -22,13 +22,15 @@ from bench.load.sse import last_complete, split_events
 from bench.records import MISSING
 
 _CONNECT_TIMEOUT_S = 10.0
+_IDLE_CLOSE_NS = 1_000_000_000
+"""A kept connection that is lost this soon after a request went into it had been closed before; later, the request is lost."""
 
 
 class Sink(Protocol):
     """Where a connection puts what it saw."""
 
-    def data(self, request: int, stamps_ns: array[int], lengths_b: array[int], body: bytearray) -> None:
-        """Pieces of a body; the arguments are reused as soon as this returns."""
+    def data(self, request: int, stamps_ns: array[int], ends_b: array[int], body: bytearray) -> None:
+        """A piece of a body: how far each read filled it, and the stamp of that read. Reused as soon as this returns."""
         ...
 
     def end(self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None) -> None: ...
@@ -75,9 +77,30 @@ class Connection(asyncio.Protocol):
     """One connection, one request at a time."""
 
     __slots__ = (
-        "_awaiting", "_close_delimited", "_feed", "_parser", "_sock", "_transport", "body", "dead", "in_flight",
-        "lengths", "now_ns",
-        "opened_ns", "owner", "payload", "reads", "request", "scheduled_ns", "sent_ns", "served", "slot", "stamps", "status",
+        "_awaiting",
+        "_close_delimited",
+        "_feed",
+        "_marked_b",
+        "_parser",
+        "_sock",
+        "_transport",
+        "body",
+        "dead",
+        "ends",
+        "in_flight",
+        "now_ns",
+        "on_body",
+        "opened_ns",
+        "owner",
+        "payload",
+        "reads",
+        "request",
+        "scheduled_ns",
+        "sent_ns",
+        "served",
+        "slot",
+        "stamps",
+        "status",
         "watch",
     )  # fmt: skip
 
@@ -85,12 +108,14 @@ class Connection(asyncio.Protocol):
         self.owner = owner
         self._sock = None if tls else sock
         self._transport: asyncio.Transport | None = None
-        self._parser = HttpResponseParser(self)
-        self._feed = self._parser.feed_data
         # packed, and the body's bytes copied at once: small objects kept for a second would spread over megabytes of cache
         self.stamps = array("q")
-        self.lengths = array("I")
+        self.ends = array("I")
         self.body = bytearray()
+        self._marked_b = 0
+        self.on_body = self.body.extend  # what the parser calls: no Python in between
+        self._parser = HttpResponseParser(self)
+        self._feed = self._parser.feed_data
         self.now_ns = self.opened_ns = self.sent_ns = self.scheduled_ns = MISSING
         self.request = self.status = MISSING
         self.reads = self.served = 0
@@ -138,13 +163,13 @@ class Connection(asyncio.Protocol):
             self._not_http(str(error))
         except HttpParserUpgrade:
             self._not_http("the server switched protocols")
-
-    def on_body(self, body: bytes) -> None:
-        self.stamps.append(self.now_ns)
-        self.lengths.append(len(body))
-        self.body += body
-        if self.watch is not None:
-            self._look(body)
+        size_b = len(self.body)
+        if size_b != self._marked_b:
+            if self.watch is not None:
+                self._look()
+            self.stamps.append(self.now_ns)
+            self.ends.append(size_b)
+            self._marked_b = size_b
 
     # --- once a request
 
@@ -169,17 +194,24 @@ class Connection(asyncio.Protocol):
                 self.close()
             self._finish(End.COMPLETE, reusable=reusable)
 
-    def _look(self, body: bytes) -> None:
-        if self.watch is not None and self.status == 200 and self.watch.feed(body):
+    def _look(self) -> None:
+        """Is the first token in what this read has brought?"""
+        if self.watch is not None and self.status == 200 and self.watch.feed(bytes(self.body[self._marked_b :])):
             self.watch = None
             self.owner.first_content(self)
 
     def flush(self) -> None:
         """Hand what was read since the last flush to the spill."""
-        if self.stamps:
+        if self.body:
+            if len(self.body) != self._marked_b:  # the answer has ended, in the midst of the read that brought its last part
+                if self.watch is not None:
+                    self._look()
+                self.stamps.append(self.now_ns)
+                self.ends.append(len(self.body))
             self.reads += len(self.stamps)
-            self.owner.sink.data(self.request, self.stamps, self.lengths, self.body)
-            del self.stamps[:], self.lengths[:], self.body[:]
+            self.owner.sink.data(self.request, self.stamps, self.ends, self.body)
+            del self.stamps[:], self.ends[:], self.body[:]
+            self._marked_b = 0
 
     def give_up(self, end: End) -> None:
         """Close the connection under a request that has run out of time, or that nobody waits for."""
@@ -215,7 +247,8 @@ class Connection(asyncio.Protocol):
         if not self.in_flight:
             return
         self.now_ns = perf_counter_ns()
-        if self._awaiting and self.served and exc_is_close(exc):
+        was_idle = self.served > 0 and self.now_ns - self.sent_ns < _IDLE_CLOSE_NS
+        if self._awaiting and was_idle and (exc is None or isinstance(exc, ConnectionError)):
             self.in_flight = False
             self.owner.unanswered(self)
         elif self._awaiting:
@@ -224,11 +257,6 @@ class Connection(asyncio.Protocol):
             self._finish(End.COMPLETE, reusable=False)
         else:
             self._finish(End.BROKEN, reusable=False, error=f"connection lost in mid-answer: {exc or 'closed by the server'}")
-
-
-def exc_is_close(exc: Exception | None) -> bool:
-    """True where a connection just ended, by a close or a reset."""
-    return exc is None or isinstance(exc, ConnectionError)
 
 
 class Dialer:

@@ -153,7 +153,11 @@ class Session:
 
     def _start(self, todo: _Todo, placement: Placement, work_dir: Path) -> Engine:
         self.observer.phase("start", todo.group.first.engine)
-        work_dir.mkdir(parents=True)
+        try:
+            work_dir.mkdir(parents=True)
+        except OSError as error:
+            hint = "choose another folder with --results DIR or BENCH_RESULTS"
+            raise StoreError(f"can't write in {work_dir.parent.parent}: {error.strerror}", hint=hint) from error
         return todo.runner.start(
             StartRequest(
                 cases=todo.group.cases,

@@ -35,7 +35,7 @@ def _engine(point: Point) -> Iterator[Finding]:
             mend = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             yield ("engine",), f"unknown engine {engine!r}: {mend}"
     if engine in _ATTACHING and not point.has("base_url"):
-        yield ("engine",), f"engine: {engine} needs 'base_url': add base_url: http://HOST:PORT"
+        yield ("engine",), f"engine: {engine} needs 'base_url': add base_url: http://HOST:PORT (--base-url on the command line)"
     if point.has("base_url") and engine in plugins.RUNNERS and engine not in _ATTACHING:
         yield (
             ("base_url", "engine"),

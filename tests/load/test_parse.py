@@ -59,11 +59,7 @@ def test_a_cut_anywhere_stamps_each_event_with_the_read_that_completed_it(line_e
 
 
 def test_role_deltas_are_not_content_whatever_they_carry() -> None:
-    roles: list[dict[str, Any]] = [
-        {"role": "assistant"},
-        {"role": "assistant", "content": None},
-        {"role": "assistant", "content": ""},
-    ]
+    roles: list[dict[str, Any]] = [{"role": "assistant", **more} for more in ({}, {"content": None}, {"content": ""})]
     body = b"".join(chat(role) for role in roles) + chat({"content": "x"}) + chat({}, "stop") + DONE
     parsed = parse(body, cuts=[len(chat(roles[0])), body.index(b'"x"')])
     assert parsed.chunk_ns.tolist() == [3000]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from tests.load.scripted import DONE, answer, chat
 
 
 def put(spill: SpillWriter, request: int, stamps_ns: list[int], bodies: list[bytes]) -> None:
-    spill.data(request, array("q", stamps_ns), array("I", map(len, bodies)), bytearray(b"".join(bodies)))
+    spill.data(request, array("q", stamps_ns), array("I", accumulate(map(len, bodies))), bytearray(b"".join(bodies)))
 
 
 def write(folder: Path, worker: int, sends: list[tuple[int, int]], *, finish: bool = True) -> None:

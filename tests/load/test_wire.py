@@ -284,3 +284,17 @@ def _readable(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_kept_connection_that_is_lost_while_the_server_works_is_a_failure(tmp_path: Path) -> None:
+    def script(x: Exchange) -> None:
+        if x.number == 1:
+            x.server.release.wait(1.2)  # longer than an idle close takes to be noticed
+            x.close()
+        else:
+            x.send(chunked(answer(2)))
+
+    with ScriptedServer(script) as server:
+        result = drive(server.url, tmp_path)
+    assert outcomes(result) == [Outcome.OK, Outcome.CONNECT, Outcome.OK]
+    assert len(server.exchanges) == 3

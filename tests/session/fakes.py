@@ -207,7 +207,7 @@ class FakeLoad:
         self.hook(plan)
         for phase in ("warmup", "measure", "drain"):
             on_progress(
-                LoadProgress(phase=phase, elapsed_s=1.0, in_flight=2, completed=1, failed=0, chunks_per_s=8.0)  # type: ignore[arg-type]
+                LoadProgress(phase=phase, elapsed_s=1.0, in_flight=2, completed=1, failed=0, chunks_per_s=8.0)
             )
         stopped = should_stop()
         self.clock.advance(plan.case.duration_s)

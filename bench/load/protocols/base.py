@@ -57,10 +57,11 @@ class Answer:
 class WireProtocol(Protocol):
     """How requests are written and events are read. Each protocol is one module."""
 
-    path: str
-    """Appended to the target's base URL."""
-
     takes_token_ids: bool
+
+    def path(self, target: Target) -> str:
+        """Appended to the target's base URL."""
+        ...
 
     def body(self, target: Target, case: Case, prompt: str | list[int], output_tokens: int, *, exact: bool) -> dict[str, Any]:
         """The JSON of one request; `prompt` is put in as it is."""

@@ -65,11 +65,13 @@ def _content_of(choice: _Choice) -> Content | None:
 class OpenAIChat:
     """Chat completions; prompts are text in one user message."""
 
-    path = "/chat/completions"
     takes_token_ids = False
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(list[_Event])
+
+    def path(self, target: Target) -> str:
+        return "/chat/completions"
 
     def body(self, target: Target, case: Case, prompt: str | list[int], output_tokens: int, *, exact: bool) -> dict[str, Any]:
         messages = [{"role": "user", "content": prompt}]

@@ -50,11 +50,13 @@ def request_fields(case: Case, output_tokens: int, *, exact: bool) -> dict[str, 
 class OpenAICompletions:
     """Completions; prompts are text or token ids."""
 
-    path = "/completions"
     takes_token_ids = True
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(list[_Event])
+
+    def path(self, target: Target) -> str:
+        return "/completions"
 
     def body(self, target: Target, case: Case, prompt: str | list[int], output_tokens: int, *, exact: bool) -> dict[str, Any]:
         return {"model": target.model, "prompt": prompt, **request_fields(case, output_tokens, exact=exact)}
