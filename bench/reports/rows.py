@@ -27,7 +27,7 @@ class NumberColumn:
 
 
 COLUMNS = (
-    NumberColumn(key="qps", title="QPS", plain="qps_1/s", metric="requests_per_s", field="value", group="throughput"),
+    NumberColumn(key="qps", title="QPS", plain="qps", metric="requests_per_s", field="value", group="throughput"),
     NumberColumn(
         key="output", title="Output\ntok/s", plain="output_tok/s", metric="output_tok_per_s", field="value", group="throughput"
     ),
