@@ -65,6 +65,22 @@ def impossible_power(
     return raise_code("impossible", profile, "; ".join(found), groups=("energy",)) if found else ()
 
 
+def sharing_reasons(series: Iterable[DeviceSeries], window: Window, profile: Profile) -> tuple[Reason, ...]:
+    """Boards whose power is not this engine's alone: shared by what they are, or with a process that was seen on them."""
+    found: tuple[Reason, ...] = ()
+    for one in series:
+        if one.device.shared is not None:
+            found += raise_code("shared_device", profile, f"{one.device.uid}: {one.device.shared}")
+        foreign = one.foreign[one.inside(window)]
+        foreign = foreign[~np.isnan(foreign)]
+        if len(foreign) and float(foreign.max()) > 0.0:
+            share = float((foreign > 0).mean())
+            text = f"{one.device.uid}: up to {float(foreign.max()):.0f} other processes in {share:.0%} of readings"
+            found += raise_code("foreign_process", profile, text)
+            found += raise_code("shared_device", profile, text)
+    return found
+
+
 def heat_reasons(series: Iterable[DeviceSeries], window: Window, profile: Profile) -> tuple[Reason, ...]:
     """Boards that were slowed down by heat, or that were still warming up."""
     found: tuple[Reason, ...] = ()

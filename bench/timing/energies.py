@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.records import Case, DeviceInfo, FloatArray, Metric, Quality, Reason, Scope, Telemetry, Window
-from bench.timing.device_rules import energy_reasons, heat_reasons, impossible_power, stream_reasons
+from bench.timing.device_rules import energy_reasons, heat_reasons, impossible_power, sharing_reasons, stream_reasons
 from bench.timing.joules import Baseline, Work, baseline, baseline_metrics, energy_metrics, energy_total
 from bench.timing.occupancy import occupancy_metrics
 from bench.timing.readings import DeviceSeries, device_series
 from bench.timing.requests import Observed
 from bench.timing.scopes import ScopeEnergy, headline_scope, scope_energies
+from bench.timing.simulated import simulated_metrics
 from bench.timing.spec import ENERGY_METRICS, SCOPES, scope_energy_name, undefined
 
 ATTACHED = "attached endpoint: name its boards with --devices"
@@ -26,7 +27,7 @@ _DEVICE_METRICS = (
     "cpu_util_mean",
     "accelerator_util_mean",
 )
-_HARMLESS = frozenset({"part_time_sensor", "counter_stuck"})
+HARMLESS = frozenset({"part_time_sensor", "counter_stuck", "aliased"})
 """Faults that leave an energy standing where there is one: a wider interval, or the integral in the counter's place."""
 
 
@@ -54,15 +55,19 @@ def device_metrics(seen: Observed, telemetry: Telemetry, rng: np.random.Generato
     resting = windows.idle_powers()
     energies = scope_energies(series, window, telemetry.period_s, resting)
     headline = energies.get((scope, "measured")) if scope else None
-    metrics = occupancy_metrics(series.values(), window, scope)
+    real = [one for one in series.values() if one.device.quality != "simulated"]
+    metrics = occupancy_metrics(real, window, scope)
     metrics |= _scope_columns(energies)
+    simulated = energies.get((scope, "simulated")) if scope else None
+    metrics |= simulated_metrics(simulated, window.seconds, work_of(seen), rng=rng, harmless=HARMLESS)
     idle, resident = windows.baseline(scope, telemetry.idle), windows.baseline(scope, telemetry.resident)
     metrics |= _headline_columns(headline, seen, idle=idle, resident=resident, rng=rng, missing=_no_energy(scope, devices))
     reasons = (
         *energy_reasons(headline, profile),
         *impossible_power(headline, metrics, window, profile),
         *stream_reasons(telemetry.ends, headline, window, profile),
-        *heat_reasons((s for s in series.values() if s.device.scope == scope), window, profile),
+        *heat_reasons((s for s in real if s.device.scope == scope), window, profile),
+        *sharing_reasons((s for s in real if s.device.scope == scope), window, profile),
     )
     return DevicesSeen(metrics=_nulled(metrics, reasons, scope), reasons=reasons, scope=scope)
 
@@ -110,7 +115,7 @@ def _scope_columns(energies: Mapping[tuple[Scope, Quality], ScopeEnergy]) -> dic
     columns = {name: undefined(name, "no such device") for name in map(scope_energy_name, SCOPES)}
     for (scope, quality), energy in energies.items():
         name = scope_energy_name(scope, quality)
-        broken = next((fault.message for fault in energy.faults if fault.code not in _HARMLESS), None)
+        broken = next((fault.message for fault in energy.faults if fault.code not in HARMLESS), None)
         if energy.energy_j is None or broken:
             columns[name] = undefined(name, energy.reason or broken or "not read")
         else:

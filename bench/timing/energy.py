@@ -30,6 +30,8 @@ STUCK_PERIODS = 10.0
 """A counter that stands still this many times longer than usual, while power is drawn, is stuck."""
 SEEN_SHARE = 0.9
 """A sensor that sees less than this share of the time is a part-time one."""
+ALIASED_STEP = 0.25
+"""Neighbouring readings that usually differ by more than this share of the mean don't follow the power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,8 @@ class DeviceEnergy:
 
     `low_j`, `high_j`: bounds from what no sensor saw (gaps, part-time sensors); equal to `energy_j` when all was seen.
     `endpoint_j`: half-width from the timing of both ends. `gain_j`: half-width from the sensor's gain, None when no source
-    gives one. `block_j`: energy of equal blocks. `other_j`: what the method not used says, None when there is none.
+    gives one. `block_j`: energy of equal blocks. `other_j`: what the method not used says, None when there is none or when
+    it did not see the whole window.
     `peak_w`: highest power read in the window.
     """
 
@@ -204,12 +207,26 @@ def _by_integral(polls: _Polls, idle_w: float | None) -> DeviceEnergy:
         seen = sensor.averaging_window_s / interval_s
         low_j = seen * low_j + (1.0 - seen) * least_w * polls.length_s
         high_j = seen * high_j + (1.0 - seen) * most_w * polls.length_s
-        text = f"the power sensor sees {seen:.0%} of the time: the rest is bounded by {least_w:.0f} and {most_w:.0f} W"
+        text = f"the power sensor sees {seen:.0%} of the time, and may see the same phase of a load each time: the rest is "
+        text += f"bounded by {least_w:.0f} and {most_w:.0f} W"
         faults.append(Fault(code="part_time_sensor", message=text))
+    if (alias := _aliased(curve.power_w, sensor)) is not None:
+        faults.append(alias)
     if averaging_s * MIN_AVERAGES > polls.length_s:
         text = f"the window is shorter than {MIN_AVERAGES:.0f} averaging windows of {averaging_s:g} s"
         faults.append(Fault(code="below_sensor_resolution", message=text))
     return replace(found, low_j=low_j, high_j=high_j, coverage=coverage, faults=tuple(faults))
+
+
+def _aliased(power_w: FloatArray, sensor: SensorInfo) -> Fault | None:
+    """Readings that jump from one to the next. A known averaging window is judged by what it leaves unseen instead."""
+    if sensor.averaging_window_s is not None or len(power_w) < 3:
+        return None
+    step_w, mean_w = float(np.median(np.abs(np.diff(power_w)))), float(power_w.mean())
+    if mean_w <= 0.0 or step_w <= ALIASED_STEP * mean_w:
+        return None
+    text = f"power usually moves by {step_w:.0f} W between two polls, at a mean of {mean_w:.0f} W: poll faster"
+    return Fault(code="aliased", message=text)
 
 
 def _power_bounds(power_w: FloatArray, device: DeviceInfo, idle_w: float | None) -> tuple[float, float]:
@@ -261,7 +278,7 @@ def _over(
 def _compared(counter: DeviceEnergy, integral: DeviceEnergy | None, polls: _Polls) -> DeviceEnergy:
     """The counter's result, checked against the integral where the window is long enough for both."""
     if integral is None or integral.energy_j is None or counter.energy_j is None or integral.coverage < MIN_COVERAGE:
-        return replace(counter, other_j=integral.energy_j if integral else None)
+        return counter
     sensor = polls.device.power or _UNKNOWN
     averaging_s = sensor.averaging_window_s or max(sensor.update_period_s or 0.0, polls.period_s)
     apart = abs(counter.energy_j - integral.energy_j) / max(counter.energy_j, integral.energy_j, 1e-12)

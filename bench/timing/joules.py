@@ -1,8 +1,7 @@
 """Energy metrics of the headline scope: joules, watts, J per token and per request, each with its interval. Pure.
 
-An interval of J/token combines, in quadrature: the spread between blocks (block bootstrap of joules over tokens), the timing
-of the window's ends, what no sensor saw, where tokens of a chunk fall at the window's edges, and the sensor's gain. The
-same-board interval leaves the gain out: it cancels when one board is compared with itself.
+The absolute interval combines every term of `error_budget`; the `_same_board` one leaves the sensor's gain out, because it
+cancels when one board is compared with itself.
 """
 
 from __future__ import annotations
@@ -13,12 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.records import FloatArray, Metric
-from bench.stats import bootstrap_ratio
+from bench.stats import bootstrap_ratio, mean_interval
+from bench.timing.error_budget import GAIN, Terms, bounded, energy_terms, same_board, scaled
 from bench.timing.scopes import ScopeEnergy
-from bench.timing.spec import scalar, undefined
+from bench.timing.spec import PER_UNIT, SPECS, scalar, undefined
 
-_FIT_FOR_A_MEAN = frozenset({"part_time_sensor", "counter_stuck", "below_sensor_resolution"})
+_FIT_FOR_A_MEAN = frozenset({"part_time_sensor", "counter_stuck", "below_sensor_resolution", "aliased"})
 """Faults that a mean over an idle window survives: nothing moves there, so its ends matter little."""
+WH_PER_1000_REQUESTS = 1000.0 / 3600.0
+"""Watt-hours for a thousand requests in one joule a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +37,26 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """Mean power of the headline scope while nothing was served [W], None with the reason."""
+    """Mean power of the headline scope while nothing was served [W], None with the reason.
+
+    `half_w`: 95% half-width from its blocks and ends. `gain_w`: half-width from the sensor's gain, None where unknown.
+    """
 
     power_w: float | None
     reason: str | None
+    half_w: float = 0.0
+    gain_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cost:
+    """Joules to be shared out: all of them, or those above the resident idle."""
+
+    value_j: float
+    block_j: FloatArray
+    terms: Terms
+    source: str
+    bare_source: str
 
 
 def baseline(energy: ScopeEnergy | None, seconds: float, missing: str) -> Baseline:
@@ -46,27 +64,38 @@ def baseline(energy: ScopeEnergy | None, seconds: float, missing: str) -> Baseli
     if energy is None:
         return Baseline(power_w=None, reason=missing)
     broken = next((fault.message for fault in energy.faults if fault.code not in _FIT_FOR_A_MEAN), None)
-    if energy.energy_j is None or broken:
+    if energy.energy_j is None or energy.block_j is None or broken:
         return Baseline(power_w=None, reason=energy.reason or broken)
-    return Baseline(power_w=energy.energy_j / seconds, reason=None)
+    blocks = mean_interval(energy.block_j * len(energy.block_j) / seconds)
+    spread_w = blocks.high - blocks.value if blocks.high is not None else 0.0
+    return Baseline(
+        power_w=energy.energy_j / seconds,
+        reason=None,
+        half_w=math.hypot(spread_w, energy.endpoint_j / seconds),
+        gain_w=None if energy.gain_j is None else energy.gain_j / seconds,
+    )
 
 
 def energy_metrics(
     energy: ScopeEnergy, seconds: float, work: Work, *, idle: Baseline, resident: Baseline, rng: np.random.Generator
 ) -> dict[str, Metric]:
     """All metrics of the headline scope whose energy is known."""
-    assert energy.energy_j is not None
+    gross = _gross(energy)
+    net = _net(energy, gross, seconds, resident)
     found = [
         energy_total("energy_j", energy),
         energy_total("power_mean_w", energy, 1.0 / seconds),
-        *_per("j_per_output_tok", energy, work.output_tokens, work, rng),
-        *_per("j_per_total_tok", energy, work.total_tokens, work, rng),
-        *_per("j_per_request", energy, work.completed, work, rng),
-        *_net(energy, seconds, work, resident, rng),
+        _other(energy),
+        undefined("energy_net_j", net) if isinstance(net, str) else _of("energy_net_j", net),
+        *_shared_out("j_per_output_tok", (gross, net), work.output_tokens, work, rng),
+        *_shared_out("j_per_total_tok", (gross, net), work.total_tokens, work, rng),
+        *_shared_out("j_per_request", (gross, net), work.completed, work, rng),
         *baseline_metrics(idle, resident),
     ]
     metrics = {metric.name: metric for metric in found}
-    metrics["tok_per_j"] = _inverse(metrics["j_per_output_tok"])
+    for ending in ("", "_same_board"):
+        metrics[f"tok_per_j{ending}"] = _inverse(f"tok_per_j{ending}", metrics[f"j_per_output_tok{ending}"])
+    metrics["wh_per_1000_requests"] = _times("wh_per_1000_requests", metrics["j_per_request"], WH_PER_1000_REQUESTS)
     return metrics
 
 
@@ -76,7 +105,10 @@ def baseline_metrics(idle: Baseline, resident: Baseline) -> tuple[Metric, Metric
 
 
 def _watts(name: str, of: Baseline) -> Metric:
-    return undefined(name, of.reason or "not measured") if of.power_w is None else scalar(name, of.power_w)
+    if of.power_w is None:
+        return undefined(name, of.reason or "not measured")
+    terms: Terms = {"blocks": (of.half_w, of.half_w)}
+    return bounded(name, of.power_w, terms if of.gain_w is None else terms | {GAIN: (of.gain_w, of.gain_w)})
 
 
 def _source(energy: ScopeEnergy) -> str:
@@ -86,90 +118,97 @@ def _source(energy: ScopeEnergy) -> str:
 def energy_total(name: str, energy: ScopeEnergy, factor: float = 1.0) -> Metric:
     """Joules (or watts) with the absolute interval of the energy itself; none where the gain error is unknown."""
     assert energy.energy_j is not None
-    source, value = _source(energy), energy.energy_j * factor
-    if energy.gain_j is None:
-        return scalar(name, value, source=source)
-    below, above = _halves(energy, energy.gain_j)
-    return scalar(name, value, low=value - below * factor, high=value + above * factor, source=source)
+    terms = energy_terms(energy, energy.gain_j)
+    return bounded(name, energy.energy_j * factor, scaled(terms, factor), source=_source(energy))
 
 
-def _halves(energy: ScopeEnergy, gain_j: float) -> tuple[float, float]:
-    """Half-widths below and above the energy [J] from ends, unseen time and gain."""
-    assert energy.energy_j is not None
-    unseen_below = max(0.0, energy.energy_j - (energy.low_j if energy.low_j is not None else energy.energy_j))
-    unseen_above = max(0.0, (energy.high_j if energy.high_j is not None else energy.energy_j) - energy.energy_j)
-    return (math.hypot(energy.endpoint_j, unseen_below, gain_j), math.hypot(energy.endpoint_j, unseen_above, gain_j))
+def _other(energy: ScopeEnergy) -> Metric:
+    """What the method that was not used says, for comparison."""
+    if energy.other_j is None:
+        return undefined("energy_other_j", "there is one method only")
+    return scalar("energy_other_j", energy.other_j, source="integral" if energy.source == "counter" else "the other method")
 
 
-def _per(name: str, energy: ScopeEnergy, units: FloatArray | None, work: Work, rng: np.random.Generator) -> list[Metric]:
-    """`name` = joules per unit with its absolute interval, and the same-board companion where the table has one."""
-    companion = f"{name}_same_board" if name == "j_per_output_tok" else None
-    names = [name] if companion is None else [name, companion]
-    if units is None:
-        return [undefined(each, work.reason) for each in names]
-    if float(units.sum()) <= 0.0:
-        return [undefined(each, "nothing was completed in the window to spend energy on") for each in names]
-    edge = 0.0 if units is work.completed else work.edge_tokens
-    same_board = _ratio(name, energy, units, edge=edge, less_j=0.0, rng=rng)
-    absolute = _with_gain(same_board, None if energy.gain_j is None else energy.gain_j / float(units.sum()))
-    return [absolute] if companion is None else [absolute, replace(same_board, name=companion, source=energy.source)]
+# --- gross and net ----------------------------------------------------------------------------------------------------
 
 
-def _ratio(name: str, energy: ScopeEnergy, units: FloatArray, *, edge: float, less_j: float, rng: np.random.Generator) -> Metric:
-    """(E - `less_j`) / units with every term but the gain."""
+def _gross(energy: ScopeEnergy) -> _Cost:
     assert energy.energy_j is not None
     assert energy.block_j is not None
-    count = float(units.sum())
-    value = (energy.energy_j - less_j) / count
-    spread = bootstrap_ratio(energy.block_j - less_j / len(units), units, rng)
-    assert spread is not None
-    assert spread.low is not None
-    assert spread.high is not None
-    below_j, above_j = _halves(energy, 0.0)
-    counted = abs(value) * edge / count
-    below = math.hypot(spread.value - spread.low, below_j / count, counted)
-    above = math.hypot(spread.high - spread.value, above_j / count, counted)
-    return scalar(name, value, low=value - below, high=value + above, n=spread.n, source=_source(energy))
-
-
-def _with_gain(metric: Metric, gain: float | None) -> Metric:
-    """`metric` with a symmetric half-width `gain` added in quadrature; no interval where the gain is unknown."""
-    assert metric.value is not None
-    assert metric.low is not None
-    assert metric.high is not None
-    if gain is None:
-        return replace(metric, low=None, high=None)
-    return replace(
-        metric,
-        low=metric.value - math.hypot(metric.value - metric.low, gain),
-        high=metric.value + math.hypot(metric.high - metric.value, gain),
+    return _Cost(
+        value_j=energy.energy_j,
+        block_j=energy.block_j,
+        terms=energy_terms(energy, energy.gain_j),
+        source=_source(energy),
+        bare_source=energy.source or "",
     )
 
 
-def _net(energy: ScopeEnergy, seconds: float, work: Work, resident: Baseline, rng: np.random.Generator) -> list[Metric]:
-    names = ("energy_net_j", "j_per_output_tok_net")
+def _net(energy: ScopeEnergy, gross: _Cost, seconds: float, resident: Baseline) -> _Cost | str:
+    """What is above the resident idle, or why that has no value."""
     if resident.power_w is None:
-        return [undefined(name, resident.reason or "no resident window") for name in names]
-    assert energy.energy_j is not None
-    idle_j = resident.power_w * seconds
-    net_j = energy.energy_j - idle_j
+        return resident.reason or "no resident window"
+    idle_j, idle_half_j = resident.power_w * seconds, resident.half_w * seconds
+    net_j = gross.value_j - idle_j
     if net_j <= 0.0:
-        return [undefined(name, f"{energy.energy_j:.4g} J is not above the resident idle's {idle_j:.4g} J") for name in names]
-    total = scalar("energy_net_j", net_j, source=energy.source)
-    if work.output_tokens is None:
-        return [total, undefined("j_per_output_tok_net", work.reason)]
-    if float(work.output_tokens.sum()) <= 0.0:
-        return [total, undefined("j_per_output_tok_net", "no token arrived in the window")]
-    ratio = _ratio("j_per_output_tok_net", energy, work.output_tokens, edge=work.edge_tokens, less_j=idle_j, rng=rng)
+        return f"{gross.value_j:.4g} J is not above the resident idle's {idle_j:.4g} J"
     # the same gain error sits in both terms of the difference, so what is left of it scales with the net energy
-    gain = None if energy.gain_j is None else energy.gain_j / energy.energy_j * (ratio.value or 0.0)
-    return [total, _with_gain(ratio, gain)]
+    gain_j = None if energy.gain_j is None else energy.gain_j / gross.value_j * net_j
+    terms = energy_terms(energy, gain_j) | {"idle": (idle_half_j, idle_half_j)}
+    return replace(gross, value_j=net_j, block_j=gross.block_j - idle_j / len(gross.block_j), terms=terms)
 
 
-def _inverse(metric: Metric) -> Metric:
+def _of(name: str, cost: _Cost) -> Metric:
+    return bounded(name, cost.value_j, cost.terms, source=cost.source)
+
+
+# --- per unit ---------------------------------------------------------------------------------------------------------
+
+
+def _shared_out(
+    base: str, costs: tuple[_Cost, _Cost | str], units: FloatArray | None, work: Work, rng: np.random.Generator
+) -> list[Metric]:
+    """`base` gross and net, each with its absolute interval and its `_same_board` companion."""
+    if units is None or float(units.sum()) <= 0.0:
+        reason = work.reason if units is None else "nothing was completed in the window to spend energy on"
+        return [undefined(f"{base}{ending}", reason) for ending in PER_UNIT]
+    edge = 0.0 if units is work.completed else work.edge_tokens
+    found: list[Metric] = []
+    for name, cost in zip((base, f"{base}_net"), costs, strict=True):
+        if isinstance(cost, str):
+            found += [undefined(name, cost), undefined(f"{name}_same_board", cost)]
+            continue
+        absolute = _per_unit(name, cost, units, edge, rng)
+        found += [absolute, same_board(f"{name}_same_board", absolute, cost.bare_source)]
+    return found
+
+
+def _per_unit(name: str, cost: _Cost, units: FloatArray, edge: float, rng: np.random.Generator) -> Metric:
+    count = float(units.sum())
+    value = cost.value_j / count
+    spread = bootstrap_ratio(cost.block_j, units, rng)
+    assert spread is not None
+    assert spread.low is not None
+    assert spread.high is not None
+    counted = abs(value) * edge / count
+    terms = {"blocks": (spread.value - spread.low, spread.high - spread.value), "token_count": (counted, counted)}
+    return bounded(name, value, terms | scaled(cost.terms, 1.0 / count), n=spread.n, source=cost.source)
+
+
+def _inverse(name: str, metric: Metric) -> Metric:
     """tok/J from J/tok: the ends of the interval change places."""
     if metric.value is None or metric.value <= 0.0:
-        return undefined("tok_per_j", metric.reason or "no energy was drawn")
+        return undefined(name, metric.reason or "no energy was drawn")
     high = 1.0 / metric.low if metric.low is not None and metric.low > 0.0 else None
     low = 1.0 / metric.high if metric.high is not None else None
-    return scalar("tok_per_j", 1.0 / metric.value, low=low, high=high, n=metric.n, source=metric.source)
+    return scalar(name, 1.0 / metric.value, low=low, high=high, n=metric.n, source=metric.source)
+
+
+def _times(name: str, metric: Metric, factor: float) -> Metric:
+    """`metric` in another unit, under another name."""
+    if metric.value is None:
+        return undefined(name, metric.reason or "not measured")
+    ends = [None if end is None else end * factor for end in (metric.low, metric.high)]
+    terms = scaled(metric.terms, factor)
+    unit = SPECS[name].unit
+    return replace(metric, name=name, unit=unit, value=metric.value * factor, low=ends[0], high=ends[1], terms=terms)

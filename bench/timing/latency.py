@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.records import MISSING, ChunkKind, EventLog, FloatArray, IntArray
+from bench.records import MISSING, ChunkKind, EventLog, FloatArray, IntArray, Outcome
 from bench.timing.population import BoolArray
 from bench.timing.tokens import Tokens
 from bench.units import NS_PER_MS
@@ -14,11 +14,15 @@ from bench.units import NS_PER_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentStamps:
-    """First and last content chunk, and first answer chunk, of each request [ns]; MISSING where there is none."""
+    """First and last content chunk, and first answer chunk, of each request [ns]; MISSING where there is none.
+
+    `whole_ns`: when a reply that came in one piece, not streamed, was there. It says nothing of a first token.
+    """
 
     first_ns: IntArray
     last_ns: IntArray
     first_answer_ns: IntArray
+    whole_ns: IntArray
     first_chunk: IntArray
     """Index of each request's first chunk, MISSING where there is none."""
 
@@ -46,7 +50,21 @@ def content_stamps(log: EventLog) -> ContentStamps:
         last_ns[owner[ends]] = log.chunk_ns[ends]
         answers = np.flatnonzero(log.chunk_kind != ChunkKind.REASONING)[::-1]
         answer_ns[owner[answers]] = log.chunk_ns[answers]  # of repeated indices the last write stays: the earliest chunk
-    return ContentStamps(first_ns=first_ns, last_ns=last_ns, first_answer_ns=answer_ns, first_chunk=first_chunk)
+    return ContentStamps(
+        first_ns=first_ns,
+        last_ns=last_ns,
+        first_answer_ns=answer_ns,
+        whole_ns=np.where(_whole(log, first_chunk), log.closed_ns, MISSING),
+        first_chunk=first_chunk,
+    )
+
+
+def _whole(log: EventLog, first_chunk: IntArray) -> BoolArray:
+    """Replies that were not streamed: complete, tokens were asked for, and no chunk came. One of nothing but hidden reasoning
+    shows no content at all.
+    """
+    shown = (log.output_tokens == MISSING) | (log.output_tokens > np.maximum(log.reasoning_tokens, 0))
+    return np.asarray((log.outcome == Outcome.OK) & (first_chunk == MISSING) & (log.output_requested != 0) & shown)
 
 
 def _between_ms(later_ns: IntArray, earlier_ns: IntArray) -> FloatArray:
@@ -64,14 +82,21 @@ def ttft_scheduled_ms(log: EventLog, stamps: ContentStamps) -> FloatArray:
     return _between_ms(stamps.first_ns, log.scheduled_ns)
 
 
+def wait_ms(log: EventLog) -> FloatArray:
+    """How long a request waited in the client [ms]: sent - scheduled."""
+    return _between_ms(log.sent_ns, log.scheduled_ns)
+
+
 def ttfat_ms(log: EventLog, stamps: ContentStamps) -> FloatArray:
     """Time to first answer token [ms]: first chunk that isn't reasoning - sent."""
     return _between_ms(stamps.first_answer_ns, log.sent_ns)
 
 
 def e2e_ms(log: EventLog, stamps: ContentStamps) -> FloatArray:
-    """End-to-end latency [ms]: last content chunk - sent. A trailing usage chunk or `[DONE]` doesn't count."""
-    return _between_ms(stamps.last_ns, log.sent_ns)
+    """End-to-end latency [ms]: last content chunk - sent. A trailing usage chunk or `[DONE]` doesn't count. The content of a
+    reply that was not streamed is there when the reply is.
+    """
+    return _between_ms(np.where(stamps.last_ns != MISSING, stamps.last_ns, stamps.whole_ns), log.sent_ns)
 
 
 def tpot_ms(tokens: Tokens, stamps: ContentStamps) -> FloatArray:

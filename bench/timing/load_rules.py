@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.records import MISSING, EventLog, Reason
+from bench.records import MISSING, TOKEN_ID_PROTOCOLS, EventLog, Reason
 from bench.stats import Trend, linear_trend, mean_interval
 from bench.timing.client_rules import Judged, client_saturated
 from bench.timing.population import BoolArray
@@ -82,11 +82,12 @@ def server_saturated(judged: Judged) -> tuple[Reason, ...]:
 
 
 def not_steady(judged: Judged) -> tuple[Reason, ...]:
-    """Throughput moved across the window. Whole jobs, bursts and traces ramp by nature and are exempt. Open loop: what is
-    done must keep up with what is due, or a queue grows; only that is asked of random arrivals, which move by themselves.
+    """Throughput moved across the window. Whole jobs, bursts, stages and traces move by nature and are exempt. Open loop: what
+    is done must keep up with what is due, or a queue grows; only that is asked of random arrivals, which move by themselves.
     """
     load, blocks, profile = judged.case.load, judged.blocks, judged.case.profile
-    if judged.window.kind == "whole_job" or load.arrivals == "burst" or blocks.output_tokens is None:
+    moving = judged.window.kind == "whole_job" or load.arrivals in ("burst", "trace") or load.stages
+    if moving or blocks.output_tokens is None:
         return ()
     limit, found = threshold("not_steady", profile), []
     if load.kind == "open" and blocks.scheduled.mean() > 0:
@@ -119,7 +120,7 @@ def input_length_mismatch(judged: Judged) -> tuple[Reason, ...]:
     """Prompts that the server counts otherwise than asked, beyond what a chat template or a leading token adds."""
     log, case = judged.log, judged.case
     known = judged.members.ok & (log.input_tokens != MISSING) & (log.input_requested != MISSING)
-    exact = case.exact_lengths and case.protocol == "openai-completions"
+    exact = case.exact_lengths and case.protocol in TOKEN_ID_PROTOCOLS
     allowed = np.ones(len(log)) if exact else np.maximum(TEMPLATE_TOKENS, 0.1 * log.input_requested)
     wrong = known & (np.abs(log.input_tokens - log.input_requested) > allowed)
     return _lengths(judged, "input_length_mismatch", "prompts", known, wrong)
@@ -142,7 +143,7 @@ def prefix_cache_hits(judged: Judged) -> tuple[Reason, ...]:
     """Prompts came from a cache that nobody asked to measure."""
     share = judged.metrics["prefix_cache_hit_share"].value
     profile = judged.case.profile
-    if share is None or share <= threshold("prefix_cache_hits", profile) or "prefix" in judged.case.dataset:
+    if share is None or share <= threshold("prefix_cache_hits", profile) or judged.case.data.wants_cache_hits:
         return ()
     text = f"{share:.1%} of prompt tokens came from the engine's prefix cache"
     return raise_code("prefix_cache_hits", profile, text, severity="invalid" if share > PREFIX_CACHE_INVALID_SHARE else "warning")

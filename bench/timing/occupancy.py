@@ -10,6 +10,7 @@ from bench.records import FloatArray, Metric, Scope, Window
 from bench.timing.readings import DeviceSeries
 from bench.timing.scopes import BOARDS
 from bench.timing.spec import scalar, undefined
+from bench.units import format_bytes
 
 
 def occupancy_metrics(series: Iterable[DeviceSeries], window: Window, scope: Scope | None) -> dict[str, Metric]:
@@ -31,7 +32,7 @@ def occupancy_metrics(series: Iterable[DeviceSeries], window: Window, scope: Sco
 
 def memory_used_peak_b(holders: list[DeviceSeries], window: Window) -> Metric:
     """Memory in use [B]: each holder's highest in the window, summed. Holders peak at different moments, so the sum is the
-    memory that must be there for each to reach its own peak.
+    memory that must be there for each to reach its own peak. Of several holders, `source` tells each one's.
     """
     name = "memory_used_peak_b"
     peaks = [_peak(one.memory_b[one.inside(window)]) for one in holders]
@@ -40,7 +41,8 @@ def memory_used_peak_b(holders: list[DeviceSeries], window: Window) -> Metric:
         return undefined(
             name, _why(missing[0].reasons.get("memory_used_b"), missing[0].uid) if missing else "no probe read memory"
         )
-    return scalar(name, sum(peak or 0.0 for peak in peaks), n=len(peaks))
+    each = ", ".join(f"{one.device.uid} {format_bytes(peak or 0.0)}" for one, peak in zip(holders, peaks, strict=True))
+    return scalar(name, sum(peak or 0.0 for peak in peaks), n=len(peaks), source=each if len(peaks) > 1 else None)
 
 
 def memory_reserved_util(holders: list[DeviceSeries], window: Window) -> Metric:

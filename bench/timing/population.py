@@ -15,7 +15,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
-    """Requests sent (closed loop) or scheduled (open loop) in the window, followed to their end.
+    """Requests sent (closed loop) or scheduled (open loop) in the window, followed to their end; of a whole job, all of them.
 
     `members` over the whole log; `ok`: members that succeeded; `failed`: members that ended badly on their own (time-outs
     included); `unfinished`: members that we cut off, as after the grace. `ok`, `failed` and `unfinished` are disjoint.
@@ -39,9 +39,11 @@ def in_window(stamps_ns: IntArray, window: Window) -> BoolArray:
 
 
 def population(log: EventLog, window: Window, kind: Literal["closed", "open"]) -> Population:
-    """The requests whose latencies count."""
+    """The requests whose latencies count. A whole job's window is that of its content: what was due before its first send, or
+    failed after its last content, belongs to the job all the same.
+    """
     start_ns = log.sent_ns if kind == "closed" else np.where(log.scheduled_ns != MISSING, log.scheduled_ns, log.sent_ns)
-    members = in_window(start_ns, window)
+    members = start_ns != MISSING if window.kind == "whole_job" else in_window(start_ns, window)
     ok = members & (log.outcome == Outcome.OK)
     unfinished = members & (log.outcome == Outcome.CANCELLED)
     return Population(members=members, ok=ok, failed=members & ~ok & ~unfinished, unfinished=unfinished)

@@ -36,6 +36,8 @@ class DeviceSeries:
     utilisation: FloatArray
     temperature_c: FloatArray
     throttle: tuple[tuple[str, ...] | None, ...]
+    foreign: FloatArray
+    """Processes on the device that are not the engine's."""
     refused: int
 
     def inside(self, window: Window) -> slice:
@@ -76,6 +78,7 @@ def _series(device: DeviceInfo, by_time: dict[int, Reading]) -> DeviceSeries:
         utilisation=_column(r.utilisation for r in ordered),
         temperature_c=_column(r.temperature_c for r in ordered),
         throttle=tuple(r.throttle for r in ordered),
+        foreign=_column(r.foreign_processes for r in ordered),
         refused=int((~np.isnan(power) & ~credible).sum()),
     )
 

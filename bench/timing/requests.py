@@ -17,6 +17,7 @@ from bench.timing.throughput import PerBlock
 from bench.timing.tokens import Tokens, count_tokens
 
 _NONE_OK = "no request of the window succeeded"
+_NO_CONTENT = "no reply was streamed: no content chunk came"
 _NO_COUNTS = "the server gave no token counts: no usage, no token ids"
 
 
@@ -64,6 +65,7 @@ def request_metrics(seen: Observed, before: Mapping[str, float], after: Mapping[
         throughput.input_tok_per_s(seen.blocks, seen.window),
         throughput.total_tok_per_s(seen.blocks, seen.tokens, seen.window),
         throughput.requests_per_s(seen.blocks, seen.window),
+        *throughput.request_rates(seen.case, seen.log, seen.window),
         _goodput(seen),
         *_shares(seen),
         prefix_cache_hit_share(seen.log, seen.members, before, after),
@@ -77,21 +79,32 @@ def _latencies(seen: Observed) -> tuple[Metric, ...]:
     closed = seen.case.load.kind == "closed"
     tpot_source = seen.tokens.source
     return (
-        distribution("ttft_ms", seen.ttft_ms[ok], _NONE_OK),
+        distribution("ttft_ms", seen.ttft_ms[ok], _no_first(seen)),
         undefined("ttft_scheduled_ms", "closed loop: nothing is scheduled")
         if closed
-        else distribution("ttft_scheduled_ms", latency.ttft_scheduled_ms(log, stamps)[ok], _NONE_OK),
-        distribution("ttfat_ms", latency.ttfat_ms(log, stamps)[ok], "no request got an answer beside reasoning"),
+        else distribution("ttft_scheduled_ms", latency.ttft_scheduled_ms(log, stamps)[ok], _no_first(seen)),
+        distribution("ttfat_ms", latency.ttfat_ms(log, stamps)[ok], _no_answer(seen)),
         distribution("tpot_ms", seen.tpot_ms[ok], _no_tpot(seen), source=tpot_source),
-        distribution("e2e_ms", seen.e2e_ms[ok], _NONE_OK),
+        distribution("e2e_ms", seen.e2e_ms[ok], _no_first(seen)),
         distribution("tok_per_s_per_user", latency.tok_per_s_per_user(seen.tpot_ms)[ok], _no_tpot(seen), source=tpot_source),
     )
+
+
+def _no_first(seen: Observed) -> str:
+    return _NO_CONTENT if seen.members.ok.any() else _NONE_OK
+
+
+def _no_answer(seen: Observed) -> str:
+    shown = bool((seen.tokens.chunks[seen.members.ok] > 0).any())
+    return "no request got an answer beside reasoning" if shown else _no_first(seen)
 
 
 def _no_tpot(seen: Observed) -> str:
     ok = seen.members.ok
     if not ok.any():
         return _NONE_OK
+    if bool((seen.tokens.chunks[ok] == 0).all()):
+        return _NO_CONTENT
     if bool((seen.tokens.n_out[ok] == MISSING).all()):
         return _NO_COUNTS
     if bool(seen.tokens.hidden[ok].any()):
@@ -100,20 +113,26 @@ def _no_tpot(seen: Observed) -> str:
 
 
 def _adjusted(seen: Observed) -> tuple[Metric, ...]:
-    members, ok, log = seen.members.members, seen.members.ok, seen.log
-    missing = "no request was sent in the window"
-
-    def censored(values: FloatArray) -> FloatArray:
-        return np.where(ok & ~np.isnan(values), values, np.inf)[members]
-
-    scheduled = latency.ttft_scheduled_ms(log, seen.stamps)
+    scheduled = latency.ttft_scheduled_ms(seen.log, seen.stamps)
     return (
-        adjusted("ttft_adjusted_ms", censored(seen.ttft_ms), missing),
+        _censored("ttft_adjusted_ms", seen, seen.ttft_ms),
         undefined("ttft_scheduled_adjusted_ms", "closed loop: nothing is scheduled")
         if seen.case.load.kind == "closed"
-        else adjusted("ttft_scheduled_adjusted_ms", censored(scheduled), missing),
-        adjusted("e2e_adjusted_ms", censored(seen.e2e_ms), missing),
+        else _censored("ttft_scheduled_adjusted_ms", seen, scheduled),
+        _censored("e2e_adjusted_ms", seen, seen.e2e_ms),
     )
+
+
+def _censored(name: str, seen: Observed, values: FloatArray) -> Metric:
+    """`name` with failures at +inf. A success that has no such latency (not streamed) is no failure: it is left out."""
+    members, ok = seen.members.members, seen.members.ok
+    missing = _NO_CONTENT if members.any() else "no request was sent in the window"
+    untold = ok & np.isnan(values)
+    if bool(ok.any()) and bool((untold == ok).all()):
+        return undefined(name, missing)
+    kept = members & ~untold
+    note = f"{int(untold.sum())} of {int(members.sum())} requests without such a latency left out" if untold.any() else None
+    return adjusted(name, np.where(ok, values, np.inf)[kept], missing, source=note)
 
 
 def _gap_metrics(seen: Observed) -> tuple[Metric, Metric]:
@@ -163,9 +182,9 @@ def _counts(values: IntArray) -> FloatArray:
 
 def _goodput(seen: Observed) -> Metric:
     closed = seen.case.load.kind == "closed"
-    ttft = seen.ttft_ms if closed else latency.ttft_scheduled_ms(seen.log, seen.stamps)
-    latencies = {"ttft": ttft, "tpot": seen.tpot_ms, "e2e": seen.e2e_ms}
-    return throughput.goodput_rps(seen.case, seen.members, latencies, seen.tokens.n_out, seen.window)
+    waited = 0.0 if closed else latency.wait_ms(seen.log)
+    latencies = {"ttft": seen.ttft_ms + waited, "tpot": seen.tpot_ms, "e2e": seen.e2e_ms + waited}
+    return throughput.goodput_rps(seen.case, seen.members, latencies, seen.tokens, seen.window)
 
 
 def _shares(seen: Observed) -> tuple[Metric, ...]:
@@ -210,9 +229,16 @@ def _usage_share(log: EventLog, members: BoolArray) -> float | None:
 
 
 def kv_cache_util(after: Mapping[str, float]) -> tuple[Metric, Metric]:
-    """KV cache in use [share], where the engine kept its mean and peak over the window."""
+    """KV cache in use [share], where the engine kept its mean and peak over the window. What can't be is no number."""
+    names = ("kv_cache_util_mean", "kv_cache_util_peak")
+    told = {name: after[name] for name in names if name in after}
+    wrong = next((f"the engine told {value:g}, which is no share" for value in told.values() if not 0.0 <= value <= 1.0), None)
+    if len(told) == 2 and told[names[1]] < told[names[0]]:
+        wrong = wrong or f"the engine told a peak of {told[names[1]]:g} below its mean of {told[names[0]]:g}"
     mean, peak = (
-        undefined(name, "the engine does not tell") if name not in after else scalar(name, after[name], source="engine")
-        for name in ("kv_cache_util_mean", "kv_cache_util_peak")
+        undefined(name, wrong or "the engine does not tell")
+        if wrong or name not in told
+        else scalar(name, told[name], source="engine")
+        for name in names
     )
     return mean, peak

@@ -34,6 +34,7 @@ class ScopeEnergy:
     endpoint_j: float = 0.0
     gain_j: float | None = None
     block_j: FloatArray | None = None
+    other_j: float | None = None
     source: str | None = None
 
     @property
@@ -87,7 +88,7 @@ def add_up(scope: Scope, quality: Quality, parts: tuple[DeviceEnergy, ...]) -> S
     if missing or not parts:
         words = "; ".join(f"{part.device.uid}: {part.faults[0].message if part.faults else 'no reading'}" for part in missing)
         return ScopeEnergy(scope=scope, quality=quality, parts=parts, energy_j=None, reason=words or f"no {scope} was read")
-    gains = [part.gain_j for part in parts]
+    gains, others = [part.gain_j for part in parts], [part.other_j for part in parts]
     return ScopeEnergy(
         scope=scope,
         quality=quality,
@@ -99,5 +100,6 @@ def add_up(scope: Scope, quality: Quality, parts: tuple[DeviceEnergy, ...]) -> S
         endpoint_j=float(np.sqrt(sum(part.endpoint_j**2 for part in parts))),
         gain_j=None if None in gains else float(sum(gain or 0.0 for gain in gains)),
         block_j=np.sum([part.block_j for part in parts if part.block_j is not None], axis=0),
+        other_j=None if None in others else float(sum(other or 0.0 for other in others)),
         source="+".join(sorted({part.method or "" for part in parts})),
     )

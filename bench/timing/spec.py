@@ -121,6 +121,24 @@ _LOAD_ROWS: tuple[_Row, ...] = (
         "no window",
     ),
     (
+        "request_rate_asked_rps",
+        "1/s",
+        None,
+        False,
+        "requests per second that were due",
+        "requests due in the window / T; whole job: (n - 1) / from first due to last",
+        "closed loop, all due at once, no request",
+    ),
+    (
+        "request_rate_sent_rps",
+        "1/s",
+        None,
+        False,
+        "requests per second that went out",
+        "requests sent in the window / T; whole job: (n - 1) / from first sent to last",
+        "closed loop, all sent at once, no request",
+    ),
+    (
         "goodput_rps",
         "1/s",
         "up",
@@ -169,6 +187,30 @@ _LOAD_ROWS: tuple[_Row, ...] = (
     ("kv_cache_util_peak", "share", None, False, "KV cache in use, highest", "from the engine's own metrics", "engine has none"),
 )
 
+PER_UNIT = ("", "_same_board", "_net", "_net_same_board")
+"""Endings of an energy per unit of work: gross and net, each with its absolute interval and with that of one board."""
+
+_UNITS_OF_WORK = (
+    ("j_per_output_tok", "J/tok", True, "output token", "output tokens in the window", "no tokens"),
+    ("j_per_total_tok", "J/tok", False, "prompt and output token", "(prompt + output tokens)", "no tokens"),
+    ("j_per_request", "J", False, "completed request", "requests completed in the window", "none completed"),
+)
+
+
+def _per_unit_rows() -> Iterable[_Row]:
+    """Gross and net energy per unit of work, and the companions of each whose interval leaves out the gain."""
+    for base, unit, gated, what, count, nothing in _UNITS_OF_WORK:
+        net = "(E - P_resident * T)"
+        for name, energy, kind, missing, gate in (
+            (base, "E", f"energy per {what}, gross", f"no energy, {nothing}", gated),
+            (f"{base}_net", net, f"energy per {what} above the resident idle", "no resident window", False),
+        ):
+            formula = f"{energy} / {count}"
+            yield name, unit, "down", gate, kind, formula, missing
+            told = f"as {name}; its interval leaves out the sensor's gain"
+            yield f"{name}_same_board", unit, "down", False, told, formula, f"as {name}"
+
+
 _DEVICE_ROWS: tuple[_Row, ...] = (
     (
         "memory_used_peak_b",
@@ -199,6 +241,15 @@ _DEVICE_ROWS: tuple[_Row, ...] = (
         "counter difference, else integral of power",
         "see docs/energy.md",
     ),
+    (
+        "energy_other_j",
+        "J",
+        None,
+        False,
+        "the same energy by the method not used",
+        "integral of power where the counter is used",
+        "one method only, or too few readings",
+    ),
     ("energy_net_j", "J", None, False, "energy above the resident idle", "E - P_resident * T", "no resident window"),
     ("power_mean_w", "W", None, False, "mean power of the headline scope", "E / T", "no energy"),
     ("idle_power_w", "W", None, False, "power before the engine starts", "E_idle / T_idle", "no idle window"),
@@ -211,52 +262,26 @@ _DEVICE_ROWS: tuple[_Row, ...] = (
         "E_resident / T_resident",
         "no resident window",
     ),
-    (
-        "j_per_output_tok",
-        "J/tok",
-        "down",
-        True,
-        "energy per output token, gross",
-        "E / output tokens in the window",
-        "no energy, no tokens",
-    ),
-    (
-        "j_per_output_tok_same_board",
-        "J/tok",
-        "down",
-        False,
-        "as j_per_output_tok; its interval leaves out the sensor's gain",
-        "E / output tokens in the window",
-        "as j_per_output_tok",
-    ),
-    (
-        "j_per_output_tok_net",
-        "J/tok",
-        "down",
-        False,
-        "energy per output token above the resident idle",
-        "(E - P_resident * T) / output tokens",
-        "no resident window",
-    ),
-    (
-        "j_per_total_tok",
-        "J/tok",
-        "down",
-        False,
-        "energy per prompt and output token",
-        "E / (prompt + output tokens)",
-        "no energy, no tokens",
-    ),
-    (
-        "j_per_request",
-        "J",
-        "down",
-        False,
-        "energy per completed request",
-        "E / requests completed in the window",
-        "no energy, none completed",
-    ),
+    *_per_unit_rows(),
     ("tok_per_j", "tok/J", "up", False, "output tokens per joule", "output tokens in the window / E", "no energy, no tokens"),
+    (
+        "tok_per_j_same_board",
+        "tok/J",
+        "up",
+        False,
+        "as tok_per_j; its interval leaves out the sensor's gain",
+        "output tokens in the window / E",
+        "as tok_per_j",
+    ),
+    (
+        "wh_per_1000_requests",
+        "Wh",
+        "down",
+        False,
+        "energy of a thousand requests",
+        "j_per_request * 1000 / 3600",
+        "as j_per_request",
+    ),
 )
 
 SCOPES = ("accelerator", "module", "cpu_package", "dram", "node")
@@ -281,11 +306,17 @@ def scope_energy_name(scope: str, quality: str = "measured") -> str:
     return f"energy_{scope}_j" if quality == "measured" else f"energy_{scope}_{quality}_j"
 
 
+SIMULATED_J_PER_OUTPUT_TOK = "j_per_output_tok_simulated"
+"""Of devices that are simulated: never beside what is measured, in no default table, in no gate."""
+
+
 def _scope_rows() -> Iterable[_Row]:
     for quality in ("measured", "modelled", "simulated"):
         for scope in SCOPES:
             name = scope_energy_name(scope, quality)
             yield name, "J", None, False, f"energy of the scope {scope}, {quality}", "sum over its domains", "a part is missing"
+    name = SIMULATED_J_PER_OUTPUT_TOK
+    yield name, "J/tok", None, False, "energy per output token of simulated boards", "E / output tokens", "as j_per_output_tok"
 
 
 def _table() -> dict[str, MetricSpec]:
@@ -298,10 +329,10 @@ def _table() -> dict[str, MetricSpec]:
 SPECS: dict[str, MetricSpec] = _table()
 """Every metric by name, in the order in which people read them."""
 
-ENERGY_METRICS = tuple(row[0] for row in _DEVICE_ROWS if row[1] in ("J", "J/tok", "tok/J") or row[0] == "power_mean_w")
+ENERGY_METRICS = tuple(row[0] for row in _DEVICE_ROWS if row[1] in ("J", "J/tok", "tok/J", "Wh") or row[0] == "power_mean_w")
 """What an invalid energy reason turns into NULL."""
 
-REQUIRED = tuple(name for name in SPECS if not name.endswith(("_modelled_j", "_simulated_j")))
+REQUIRED = tuple(name for name in SPECS if not name.endswith(("_modelled_j", "_simulated_j", "_simulated")))
 """Metrics that every trial has, undefined ones with their reason; the rest appear only where there are such devices."""
 
 

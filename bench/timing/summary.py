@@ -59,7 +59,7 @@ def _interval(ordered: FloatArray, p: float, at: float, values: FloatArray, clus
     return quantile_interval(ordered, p, effective_n=worth)
 
 
-def adjusted(name: str, values: FloatArray, missing: str) -> Metric:
+def adjusted(name: str, values: FloatArray, missing: str, *, source: str | None = None) -> Metric:
     """`name` over a whole population in which failures stand at +inf: `inverted_cdf` percentiles, never interpolated.
 
     A percentile that falls on a failure is None, and `reason` says which share failed. There is no mean: it would be
@@ -86,6 +86,7 @@ def adjusted(name: str, values: FloatArray, missing: str) -> Metric:
         high=_finite(middle.high),
         n=n,
         reason=f"{', '.join(on_failure)}: {failed} of {n} requests ({failed / n:.1%}) never succeeded" if on_failure else None,
+        source=source,
     )
 
 

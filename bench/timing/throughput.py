@@ -41,14 +41,17 @@ def block_edges_ns(window: Window) -> IntArray:
 
 def per_block(log: EventLog, tokens: Tokens, stamps: ContentStamps, window: Window) -> PerBlock:
     """Counts per block, from every request that delivered anything in the window, however it ended."""
-    chunk_in = in_window(log.chunk_ns, window)
-    output, why = _output_tokens(log, tokens, window)
-    prompt, source = _prompt_tokens(log, in_window(stamps.first_ns, window))
-    done = in_window(log.closed_ns, window) & (log.outcome == Outcome.OK)
+    arrived_ns, output, why = _output_tokens(log, tokens, stamps, window)
+    began_ns = np.where(stamps.first_ns != MISSING, stamps.first_ns, stamps.whole_ns)
+    began = in_window(began_ns, window)
+    prompt, source = _prompt_tokens(log, began)
+    # a reply closes after its last content, which is where a whole job's window ends
+    closed = log.closed_ns != MISSING if window.kind == "whole_job" else in_window(log.closed_ns, window)
+    done = closed & (log.outcome == Outcome.OK)
     due = in_window(log.scheduled_ns, window)
     return PerBlock(
-        output_tokens=None if output is None else _totals(log.chunk_ns[chunk_in], output, window),
-        input_tokens=None if prompt is None else _totals(stamps.first_ns[in_window(stamps.first_ns, window)], prompt, window),
+        output_tokens=None if output is None else _totals(arrived_ns, output, window),
+        input_tokens=None if prompt is None else _totals(began_ns[began], prompt, window),
         completed=_totals(log.closed_ns[done], np.ones(int(done.sum())), window),
         scheduled=_totals(log.scheduled_ns[due], np.ones(int(due.sum())), window),
         input_source=source,
@@ -56,13 +59,19 @@ def per_block(log: EventLog, tokens: Tokens, stamps: ContentStamps, window: Wind
     )
 
 
-def _output_tokens(log: EventLog, tokens: Tokens, window: Window) -> tuple[FloatArray | None, str]:
-    inside = tokens.per_chunk[in_window(log.chunk_ns, window)]
+def _output_tokens(
+    log: EventLog, tokens: Tokens, stamps: ContentStamps, window: Window
+) -> tuple[IntArray, FloatArray | None, str]:
+    """When tokens arrived in the window [ns], how many, and why that can't be told. What is not streamed arrives whole."""
+    chunk_in, whole_in = in_window(log.chunk_ns, window), in_window(stamps.whole_ns, window)
+    whole = np.where(tokens.n_out > 0, tokens.n_out.astype(np.float64), np.nan)[whole_in]
+    arrived_ns = np.concatenate((log.chunk_ns[chunk_in], stamps.whole_ns[whole_in]))
+    inside = np.concatenate((tokens.per_chunk[chunk_in], whole))
     if len(inside) == 0:
-        return None, "no token arrived in the window"
+        return arrived_ns, None, "no token arrived in the window"
     if np.isnan(inside).any():
-        return None, "the server gave no token counts: no usage, no token ids"
-    return inside, ""
+        return arrived_ns, None, "the server gave no token counts: no usage, no token ids"
+    return arrived_ns, inside, ""
 
 
 def _prompt_tokens(log: EventLog, began: BoolArray) -> tuple[FloatArray | None, str | None]:
@@ -127,11 +136,34 @@ def requests_per_s(blocks: PerBlock, window: Window) -> Metric:
     return rate("requests_per_s", blocks.completed, window)
 
 
-def goodput_rps(case: Case, members: Population, latencies: dict[str, FloatArray], n_out: IntArray, window: Window) -> Metric:
+def request_rates(case: Case, log: EventLog, window: Window) -> tuple[Metric, Metric]:
+    """Open loop: requests per second that were due, and that went out. Where the client or a cap on concurrency holds requests
+    back, the second falls behind the first. A whole job counts from its first request to its last, not the wait for answers.
+    """
+    names = ("request_rate_asked_rps", "request_rate_sent_rps")
+    if case.load.kind == "closed":
+        why = "closed loop: a request goes out when another ends"
+        return undefined(names[0], why), undefined(names[1], why)
+    return _arrival_rate(names[0], log.scheduled_ns, window), _arrival_rate(names[1], log.sent_ns, window)
+
+
+def _arrival_rate(name: str, at_ns: IntArray, window: Window) -> Metric:
+    if window.kind == "steady":
+        count = int(in_window(at_ns, window).sum())
+        return scalar(name, count / window.seconds, n=count)
+    known = at_ns[at_ns != MISSING]
+    span_ns = int(known.max() - known.min()) if len(known) else 0
+    if span_ns == 0:
+        return undefined(name, "all at one moment" if len(known) else "there was no request", n=len(known))
+    return scalar(name, (len(known) - 1) * 1e9 / span_ns, n=len(known))
+
+
+def goodput_rps(case: Case, members: Population, latencies: dict[str, FloatArray], tokens: Tokens, window: Window) -> Metric:
     """Requests per second that meet every limit of `case.slos`. Time-outs, failures and requests cut off are misses.
 
-    `latencies`: ttft, tpot and e2e per request [ms], NaN where undefined. A reply of one token has no TPOT: that limit is
-    skipped for it, and the skips are counted in `source`.
+    `latencies`: ttft, tpot and e2e per request [ms], NaN where undefined. A reply without a token after its first chunk has no
+    TPOT: that limit is skipped for it, and the skips are counted in `source`. A TPOT that is there but can't be told (no
+    count, hidden reasoning, not streamed) leaves goodput undefined.
     """
     name = "goodput_rps"
     if not case.slos:
@@ -142,11 +174,11 @@ def goodput_rps(case: Case, members: Population, latencies: dict[str, FloatArray
     for slo in case.slos:
         value = latencies[slo.metric]
         absent = members.ok & np.isnan(value)
-        single = absent & (n_out == 1)
-        if bool((absent & ~single).any()):
-            return undefined(name, f"the {slo.metric} of {int((absent & ~single).sum())} requests can't be told")
-        skipped += int(single.sum())
-        good &= single | (np.nan_to_num(value, nan=np.inf) <= slo.limit_ms)
+        skip = absent & (slo.metric == "tpot") & (tokens.n_out > 0) & (tokens.chunks > 0) & ~tokens.hidden
+        if bool((absent & ~skip).any()):
+            return undefined(name, f"the {slo.metric} of {int((absent & ~skip).sum())} requests can't be told")
+        skipped += int(skip.sum())
+        good &= skip | (np.nan_to_num(value, nan=np.inf) <= slo.limit_ms)
     count = int(good.sum())
     note = f"{count} of {members.count} requests" + (f"; {skipped} undefined criteria skipped" if skipped else "")
     return scalar(name, count / window.seconds, n=members.count, source=note)

@@ -47,23 +47,25 @@ def count_tokens(log: EventLog) -> Tokens:
 
     ids = all_told & _agrees(streamed, told_sum, log)
     one_each = (chunks > 0) & ~all_told & _agrees(streamed, chunks, log)
-    spread = (chunks > 0) & (streamed > 0) & ~ids & ~one_each
+    alone = (chunks == 1) & (streamed > 0) & ~ids & ~one_each  # the only chunk holds all that was streamed
+    spread = (chunks > 1) & (streamed > 0) & ~ids & ~one_each
     weight = np.where(all_told[owner], np.maximum(log.chunk_tokens, 0), log.chunk_bytes).astype(np.float64)
 
     per_chunk = np.full(len(owner), np.nan)
     per_chunk[ids[owner]] = log.chunk_tokens[ids[owner]]
     per_chunk[one_each[owner]] = 1.0
+    per_chunk[alone[owner]] = streamed[owner][alone[owner]]
     per_chunk = np.where(spread[owner], _spread(weight, owner, streamed, chunks), per_chunk)
-    per_chunk = _fill_unknown(per_chunk, log, all_one_each=not bool(spread.any() or ids.any()))
+    per_chunk = _fill_unknown(per_chunk, log, all_one_each=not bool((spread | ids | alone).any()))
     delivered = np.bincount(owner, weights=per_chunk, minlength=n)
     return Tokens(
         n_out=n_out,
         delivered=np.where(chunks > 0, delivered, np.where(streamed == MISSING, np.nan, 0.0)),
-        per_chunk_known=ids | one_each,
+        per_chunk_known=ids | one_each | alone,
         hidden=hidden,
         chunks=chunks,
         per_chunk=per_chunk,
-        source=_source(ids=ids, one_each=one_each, spread=spread),
+        source=_source(ids=ids, counted=n_out > 0, spread=spread),
     )
 
 
@@ -106,10 +108,10 @@ def _fill_unknown(per_chunk: FloatArray, log: EventLog, *, all_one_each: bool) -
     return np.where(np.isnan(per_chunk), log.chunk_bytes * per_byte, per_chunk)
 
 
-def _source(*, ids: BoolArray, one_each: BoolArray, spread: BoolArray) -> TokenSource | None:
+def _source(*, ids: BoolArray, counted: BoolArray, spread: BoolArray) -> TokenSource | None:
     """The weakest way in which any request's tokens were placed."""
     if spread.any():
         return "spread_by_bytes"
     if ids.any():
         return "ids"
-    return "usage" if one_each.any() else None
+    return "usage" if counted.any() else None

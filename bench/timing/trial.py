@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -34,6 +35,7 @@ def measure(
     window = load.window
     if window is None or window.t1_ns <= window.t0_ns:
         return _without_window(case)
+    before, after = _finite(before), _finite(after)
     seen = observe(case, load.log, window)
     metrics = request_metrics(seen, before, after)
     judged = Judged(
@@ -55,6 +57,11 @@ def measure(
         reasons=(*load_reasons(judged, engine_precision), *devices.reasons),
         energy_scope=devices.scope,
     )
+
+
+def _finite(counters: Mapping[str, float]) -> dict[str, float]:
+    """What an engine told as a number: a gauge that is NaN or infinite tells nothing."""
+    return {name: value for name, value in counters.items() if math.isfinite(value)}
 
 
 def _without_window(case: Case) -> Measured:

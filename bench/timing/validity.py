@@ -1,8 +1,7 @@
 """Every validity code in one table: its groups, its severity and its threshold per profile. Pure.
 
-`raise_code` turns a code into `Reason`s; the rules that raise them are in `load_rules`, `client_rules`
-and `device_rules`. Codes that only
-other layers can tell (`foreign_process`, `shared_device`, `wrong_output`) have their row here too.
+`raise_code` turns a code into `Reason`s; the rules that raise them are in `load_rules`, `client_rules` and `device_rules`.
+A code that only another layer can tell (`wrong_output`) has its row here too.
 """
 
 from __future__ import annotations
@@ -83,6 +82,7 @@ _TABLE = (
     ),
     _rule("below_sensor_resolution", ("energy",), _INVALID, "the window is too short for the sensor"),
     _rule("part_time_sensor", ("energy",), _WARNING, "the sensor sees part of the time: the interval is wider"),
+    _rule("aliased", ("energy",), _WARNING, "power moves faster than it is read"),
     _rule("stream_ended", ("energy", "memory"), _WARNING, "a probe stopped before the window's end"),
     _rule("shared_device", ("energy",), _INVALID, "the device is shared: its power is not this engine's"),
     _rule("silent_precision_fallback", ("all",), _INVALID, "the engine runs another precision than asked"),

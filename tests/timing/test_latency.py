@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from bench.records import ChunkKind, Metric, Outcome
+from bench.records import ChunkKind, LoadSpec, Metric, Outcome
 from bench.timing.latency import content_stamps, icl_ms, itl_ms, tpot_ms
 from bench.timing.population import in_flight_mean, population
 from bench.timing.requests import observe, request_metrics
 from bench.timing.summary import adjusted, distribution
 from bench.timing.tokens import count_tokens
-from tests.timing.builders import OPEN, Request, make_case, make_log, steady, window_ms
+from tests.timing.builders import CLOSED, OPEN, Request, make_case, make_log, steady, window_ms
 
 CONTENT, REASONING = ChunkKind.CONTENT, ChunkKind.REASONING
 WINDOW = window_ms(0, 10_000)
@@ -210,3 +212,88 @@ def test_adjusted_equals_success_only_up_to_interpolation_when_nothing_failed() 
     found = metrics_of(*(steady(10.0 * i, ttft_ms=50.0 + i) for i in range(101)))
     assert found["ttft_adjusted_ms"].p50 == found["ttft_ms"].p50
     assert found["ttft_adjusted_ms"].reason is None
+
+
+# --- replies that were not streamed -----------------------------------------------------------------------------------
+
+
+def whole(sent_ms: float, took_ms: float = 100.0, **changes: Any) -> Request:
+    return Request(**({"sent_ms": sent_ms, "closed_ms": sent_ms + took_ms, "usage": 8, "prompt": 5} | changes))
+
+
+def test_a_reply_that_was_not_streamed_has_an_end_but_no_first_token() -> None:
+    found = metrics_of(*(whole(100.0 * i) for i in range(5)))
+    assert found["e2e_ms"].p50 == pytest.approx(100)
+    assert found["e2e_adjusted_ms"].p50 == pytest.approx(100)
+    for name in ("ttft_ms", "ttfat_ms", "tpot_ms", "tok_per_s_per_user", "ttft_adjusted_ms"):
+        assert (found[name].p50, found[name].n) == (None, 0), name
+        assert found[name].reason == "no reply was streamed: no content chunk came", name
+    assert found["output_tok_per_s"].value == pytest.approx(4.0)
+    assert found["output_tok_per_s"].source == "usage"
+    assert found["input_tok_per_s"].value == pytest.approx(2.5)
+    assert found["requests_per_s"].value == pytest.approx(0.5)
+
+
+def test_a_whole_reply_counts_when_it_is_there() -> None:
+    assert metrics_of(whole(9_950))["output_tok_per_s"].value is None
+    assert metrics_of(whole(-50))["output_tok_per_s"].value == pytest.approx(0.8)
+    assert (
+        metrics_of(whole(0, usage=None))["output_tok_per_s"].reason == "the server gave no token counts: no usage, no token ids"
+    )
+
+
+def test_a_success_without_a_first_token_is_no_failure_in_the_adjusted_ttft() -> None:
+    found = metrics_of(steady(0, ttft_ms=50), whole(100), whole(200))["ttft_adjusted_ms"]
+    assert (found.p50, found.p90, found.n, found.reason) == (50.0, 50.0, 1, None)
+    assert found.source == "2 of 3 requests without such a latency left out"
+
+
+def test_failures_beside_whole_replies_stay_at_infinity() -> None:
+    found = metrics_of(steady(0), whole(100), Request(sent_ms=200, outcome=Outcome.TIMEOUT, finish=None))["ttft_adjusted_ms"]
+    assert found.n == 2
+    assert found.p90 is None
+
+
+def test_hidden_reasoning_alone_is_no_content() -> None:
+    found = metrics_of(whole(0, usage=100, reasoning=100))
+    assert found["e2e_ms"].p50 is None
+    assert found["output_tok_per_s"].reason == "no token arrived in the window"
+
+
+def test_a_reply_in_one_chunk_has_no_tpot_whatever_it_holds() -> None:
+    """Two stamps that are one: the time between tokens would come out as 0, and the speed as endless."""
+    found = metrics_of(Request(chunks=[(50, 400)], usage=64, closed_ms=51))
+    assert found["tpot_ms"].p50 is None
+    assert found["tok_per_s_per_user"].reason == "no reply has tokens after its first chunk"
+    assert found["output_tok_per_s"].value == pytest.approx(6.4)
+    assert found["output_tok_per_s"].source == "usage"
+
+
+# --- whole jobs -------------------------------------------------------------------------------------------------------
+
+
+def job(*requests: Request, t1_ms: float, open_loop: bool = False) -> dict[str, Metric]:
+    """A count-bound job: from its first send to its last content."""
+    case = make_case(load=LoadSpec(kind="open", arrivals="burst", num_prompts=len(requests)) if open_loop else CLOSED)
+    window = window_ms(min(r.sent_ms or 0.0 for r in requests), t1_ms, kind="whole_job")
+    return request_metrics(observe(case, make_log(requests), window), {}, {})
+
+
+def test_failures_after_the_last_content_belong_to_the_job() -> None:
+    lost = [Request(sent_ms=1000.0 + i, outcome=Outcome.HTTP, finish=None, closed_ms=1001.0 + i) for i in range(4)]
+    found = job(steady(0, ttft_ms=50, gap_ms=10, n=5), *lost, t1_ms=90)
+    assert found["error_share"].value == pytest.approx(0.8)
+    assert found["ttft_adjusted_ms"].n == 5
+    assert found["ttft_adjusted_ms"].p50 is None
+
+
+def test_a_burst_that_was_due_before_its_first_send_is_the_whole_population() -> None:
+    found = job(*(steady(1.0 + i, scheduled_ms=0.0, ttft_ms=50) for i in range(6)), t1_ms=400, open_loop=True)
+    assert found["ttft_scheduled_ms"].n == 6
+    assert found["ttft_scheduled_ms"].p50 == pytest.approx(53.5)
+
+
+def test_every_reply_of_a_job_is_completed_in_it() -> None:
+    """The last one closes after its last content: usage and the end of the stream are still to come."""
+    found = job(*(steady(100.0 * i, ttft_ms=50, gap_ms=10, n=5, closed_ms=100.0 * i + 95) for i in range(3)), t1_ms=290)
+    assert found["requests_per_s"].value == pytest.approx(3 / 0.29)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -204,6 +205,7 @@ def test_memory_of_boards_is_each_ones_peak_in_the_window() -> None:
     readings = [*with_memory("g0", 40, 3), *with_memory("g1", 60, 7), *with_memory("g1", 90, 11)]
     found = run(telemetry(boards, readings[:282])).metrics
     assert found["memory_used_peak_b"].value == 100
+    assert found["memory_used_peak_b"].source == "g0 40 B, g1 60 B"
     assert found["memory_reserved_util"].value == pytest.approx(0.5)
 
 
@@ -262,3 +264,12 @@ def test_a_short_idle_window_of_a_slow_sensor_still_has_a_mean() -> None:
     seen = board(power=replace(POWER, averaging_window_s=1.0))
     short = replace(seen, resident=Window(t0_ns=-34 * S, t1_ns=-32 * S))
     assert run(short).metrics["resident_power_w"].value == pytest.approx(120)
+
+
+@pytest.mark.parametrize("nothing", [math.nan, math.inf])
+def test_a_gauge_that_is_no_number_tells_nothing(nothing: float) -> None:
+    told = {"kv_cache_util_mean": nothing, "mock_lag_p99_ms": nothing, "prompt_tokens_total": nothing}
+    log = make_log(closed_loop())
+    found = measure(make_case(), make_load(log, window_ms(0, 10_000)), Telemetry(), {"prompt_tokens_total": 1.0}, told)
+    assert found == measure(make_case(), make_load(log, window_ms(0, 10_000)), Telemetry(), {"prompt_tokens_total": 1.0}, {})
+    assert found.metrics["kv_cache_util_mean"].reason == "the engine does not tell"

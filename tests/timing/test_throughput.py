@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
-from bench.records import Case, Metric, Outcome, Slo, Window
+from bench.records import Case, ChunkKind, LoadSpec, Metric, Outcome, Slo, Window
 from bench.timing.requests import observe, request_metrics
 from tests.timing.builders import OPEN, Request, closed_loop, make_case, make_log, steady, window_ms
 
@@ -104,6 +106,29 @@ def test_a_reply_of_one_token_skips_the_tpot_limit() -> None:
     assert found.source == "2 of 2 requests; 1 undefined criteria skipped"
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Request(sent_ms=0, chunks=[(50, 40)], usage=4, closed_ms=51),
+        Request(sent_ms=0, chunks=[(50, 4)], usage=2, finish="stop", closed_ms=51),
+        Request(sent_ms=0, chunks=[(50, 9, ChunkKind.CONTENT, 3)], usage=3, closed_ms=51),
+    ],
+    ids=["all in one chunk", "textless stop token", "told"],
+)
+def test_any_reply_without_a_token_after_its_first_chunk_skips_the_tpot_limit(reply: Request) -> None:
+    case = slo_case(Slo(metric="ttft", limit_ms=100), Slo(metric="tpot", limit_ms=50))
+    found = metrics_of([reply, steady(1000)], case=case)["goodput_rps"]
+    assert found.value == pytest.approx(0.2)
+    assert found.source == "2 of 2 requests; 1 undefined criteria skipped"
+
+
+@pytest.mark.parametrize("metric", ["ttft", "tpot"])
+def test_a_reply_that_was_not_streamed_can_not_be_judged_by_its_tokens(metric: Literal["ttft", "tpot"]) -> None:
+    reply = Request(sent_ms=0, usage=8, closed_ms=100)
+    assert metrics_of([reply], case=slo_case(Slo(metric=metric, limit_ms=50)))["goodput_rps"].value is None
+    assert metrics_of([reply], case=slo_case(Slo(metric="e2e", limit_ms=150)))["goodput_rps"].value == pytest.approx(0.1)
+
+
 def test_a_limit_that_nobody_can_judge_leaves_goodput_undefined() -> None:
     case = slo_case(Slo(metric="tpot", limit_ms=50))
     found = metrics_of([Request(chunks=[(50, 4), (60, 4)], closed_ms=70)], case=case)["goodput_rps"]
@@ -113,8 +138,9 @@ def test_a_limit_that_nobody_can_judge_leaves_goodput_undefined() -> None:
 
 def test_goodput_in_open_loop_counts_the_wait_for_sending() -> None:
     requests = [steady(600, ttft_ms=50, scheduled_ms=100.0), steady(1000, ttft_ms=50, scheduled_ms=1000.0)]
-    case = slo_case(Slo(metric="ttft", limit_ms=200), open_loop=True)
-    assert metrics_of(requests, case=case)["goodput_rps"].value == pytest.approx(0.1)
+    for slo in (Slo(metric="ttft", limit_ms=200), Slo(metric="e2e", limit_ms=300)):
+        case = slo_case(slo, open_loop=True)
+        assert metrics_of(requests, case=case)["goodput_rps"].value == pytest.approx(0.1), slo
 
 
 def test_goodput_without_a_limit_is_undefined() -> None:
@@ -151,8 +177,40 @@ def test_kv_cache_from_the_engine_or_not_at_all() -> None:
     assert found["kv_cache_util_mean"].reason == "the engine does not tell"
 
 
+@pytest.mark.parametrize(("mean", "peak"), [(0.7, 0.5), (0.7, 1.4), (-0.1, 0.5)])
+def test_a_kv_cache_that_can_not_be_is_no_number(mean: float, peak: float) -> None:
+    seen = observe(make_case(), make_log([steady(0)]), WINDOW)
+    found = request_metrics(seen, {}, {"kv_cache_util_mean": mean, "kv_cache_util_peak": peak})
+    assert found["kv_cache_util_mean"].value is None
+    assert "the engine told" in (found["kv_cache_util_peak"].reason or "")
+
+
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.TRUNCATED, Outcome.STREAM_ERROR, Outcome.CANCELLED])
 def test_a_failure_after_a_quick_first_token_is_still_a_miss(outcome: Outcome) -> None:
     cut = Request(sent_ms=100, chunks=[(110, 4), (120, 4)], outcome=outcome, finish=None, closed_ms=130)
     case = slo_case(Slo(metric="ttft", limit_ms=200), Slo(metric="e2e", limit_ms=5000))
     assert metrics_of([steady(0), cut], case=case)["goodput_rps"].value == pytest.approx(0.1)
+
+
+def test_asked_and_sent_rates_part_where_requests_are_held_back() -> None:
+    """10 a second are due; every other one goes out after the window."""
+    open_loop = make_case(load=LoadSpec(kind="open", request_rate=10.0, arrivals="constant"))
+    requests = [steady(100.0 * i + (20_000 if i % 2 else 0), scheduled_ms=100.0 * i) for i in range(100)]
+    found = metrics_of(requests, case=open_loop)
+    assert found["request_rate_asked_rps"].value == pytest.approx(10)
+    assert found["request_rate_sent_rps"].value == pytest.approx(5)
+    whole = metrics_of(requests, case=open_loop, window=window_ms(0, 40_000, kind="whole_job"))
+    assert whole["request_rate_asked_rps"].value == pytest.approx(99 / 9.9)
+    assert whole["request_rate_sent_rps"].value == pytest.approx(99 / 29.9)
+
+
+def test_what_comes_at_once_or_by_itself_has_no_rate() -> None:
+    closed = metrics_of(closed_loop())
+    assert closed["request_rate_asked_rps"].reason == "closed loop: a request goes out when another ends"
+    burst = make_case(load=LoadSpec(kind="open", arrivals="burst", num_prompts=4))
+    requests = [steady(5.0, scheduled_ms=0.0) for _ in range(4)]
+    found = metrics_of(requests, case=burst, window=window_ms(0, 500, kind="whole_job"))
+    assert found["request_rate_asked_rps"].value is None
+    assert found["request_rate_asked_rps"].reason == "all at one moment"
+    nothing = metrics_of([], case=burst, window=window_ms(0, 500, kind="whole_job"))
+    assert nothing["request_rate_sent_rps"].reason == "there was no request"

@@ -112,3 +112,11 @@ def test_no_requests_and_no_chunks() -> None:
     empty = count_tokens(make_log([Request(outcome=Outcome.TIMEOUT)]))
     assert np.isnan(empty.delivered).all()
     assert empty.source is None
+
+
+def test_the_only_chunk_of_a_reply_holds_all_of_it() -> None:
+    found = count_tokens(make_log([Request(chunks=[(1, 99)], usage=7), Request(chunks=[(1, 10), (2, 30)], usage=8)]))
+    assert found.per_chunk.tolist() == [7.0, 2.0, 6.0]
+    assert found.per_chunk_known.tolist() == [True, False]
+    assert found.source == "spread_by_bytes"
+    assert count_tokens(make_log([Request(chunks=[(1, 99)], usage=7)])).source == "usage"

@@ -7,7 +7,20 @@ from typing import Any
 
 import pytest
 
-from bench.records import Case, ClientHealth, LoadSpec, Measured, Outcome, Profile, Status, StreamEnd, Telemetry, Window
+from bench.records import (
+    Case,
+    ClientHealth,
+    DataSpec,
+    LoadSpec,
+    Measured,
+    Outcome,
+    Profile,
+    Stage,
+    Status,
+    StreamEnd,
+    Telemetry,
+    Window,
+)
 from bench.timing import measure
 from bench.timing.precision import normal_precision, same_precision
 from bench.timing.validity import RULES
@@ -184,6 +197,20 @@ def test_a_slowing_engine_is_not_steady() -> None:
     assert found(judge(slowing()), "not_steady") == {"throughput": "invalid"}
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        LoadSpec(kind="closed", batch_size=4, stages=(Stage(start=1, end=4, duration_s=10),)),
+        LoadSpec(kind="open", request_rate=4.0, arrivals="constant", stages=(Stage(start=8, end=1, duration_s=10),)),
+        LoadSpec(kind="open", arrivals="trace"),
+        LoadSpec(kind="open", arrivals="burst", num_prompts=9),
+    ],
+)
+def test_loads_that_move_are_not_asked_to_be_steady(load: LoadSpec) -> None:
+    requests = [replace(request, scheduled_ms=request.sent_ms) for request in slowing()]
+    assert found(judge(requests, case=make_case(load=load)), "not_steady") == {}
+
+
 def test_whole_jobs_ramp_by_nature() -> None:
     assert found(judge(slowing(), window=window_ms(0, 10_000, kind="whole_job")), "not_steady") == {}
 
@@ -225,12 +252,13 @@ def test_prompts_of_another_length(prompt: int, exact: bool, severity: str | Non
     assert set(found(measured, "input_length_mismatch").values()) == ({severity} if severity else set())
 
 
-@pytest.mark.parametrize(("cached", "dataset", "severity"), [
-    (0, "synthetic", None), (4, "synthetic", "warning"), (40, "synthetic", "invalid"), (40, "shared-prefix", None),
+@pytest.mark.parametrize(("cached", "data", "severity"), [
+    (0, DataSpec(), None), (4, DataSpec(), "warning"), (40, DataSpec(), "invalid"), (40, DataSpec(prefix_groups=2), None),
+    (40, DataSpec(shares_prefixes=True), None), (40, DataSpec(salt=False), None),
 ])  # fmt: skip
-def test_prefix_cache_hits(cached: int, dataset: str, severity: str | None) -> None:
+def test_prefix_cache_hits(cached: int, data: DataSpec, severity: str | None) -> None:
     requests = [steady(50.0 * i, prompt=100, cached=cached) for i in range(100)]
-    assert set(found(judge(requests, case=make_case(dataset=dataset)), "prefix_cache_hits").values()) == (
+    assert set(found(judge(requests, case=make_case(data=data)), "prefix_cache_hits").values()) == (
         {severity} if severity else set()
     )
 
