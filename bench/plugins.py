@@ -18,8 +18,13 @@ RUNNERS = {
     "mock": "bench.runners.mock:MockRunner",
 }
 PROBES = {
+    "amd": "bench.probes.amd:AmdProbe",
     "cpu": "bench.probes.cpu:CpuProbe",
+    "external": "bench.probes.external:ExternalProbe",
+    "node": "bench.probes.node:NodeProbe",
     "nvidia": "bench.probes.nvidia:NvidiaProbe",
+    "replay": "bench.probes.replay:ReplayProbe",
+    "sim": "bench.probes.sim:SimProbe",
 }
 _TABLES = {"bench.runners": RUNNERS, "bench.probes": PROBES}
 

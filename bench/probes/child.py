@@ -1,7 +1,8 @@
 """The process a probe lives in: `python -m bench.probes.child NAME --period S`.
 
-It writes `wire.Line`s to what was its stdout, discovery first, then one line a tick, and takes `watch PID...` and `close` on
-stdin. A vendor library may print, hang or crash here without harm to the run. It ends when stdin closes or its parent dies.
+It writes `wire.Line`s to what was its stdout, discovery first, then one line a tick, and takes `watch PID...`, `raw` and
+`close` on stdin. A vendor library may print, hang or crash here without harm to the run. It ends when stdin closes or its
+parent dies.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import os
 import queue
 import random
+import resource
 import select
 import signal
 import sys
@@ -22,12 +24,13 @@ from bench.clock import SYSTEM, Clock
 from bench.errors import ProbeError
 from bench.ports import Discovery, Probe
 from bench.probes import wire
-from bench.probes.sensor_timing import BURST_S, POLL_SPACING_S, SensorTiming
+from bench.probes.rate import Schedule, poll_period_s
+from bench.probes.sensor_timing import BURST_S, POLL_SPACING_S, SensorTiming, fastest_update_s
 from bench.records import DeviceInfo, ProbeProblem, Reading
 from bench.units import NS_PER_S
 
-JITTER = 0.1
-"""Each tick is moved by up to this share of the period, so that polls don't lock onto a sensor's own rhythm."""
+WHOLE_EVERY_S = 0.5
+"""Memory, temperature, limits and the like are read this often at most: power and energy at each tick."""
 _POLL_REST = 4
 """Timing the sensors rests this many times as long as it polls: a slow driver must not be kept busy in the idle window."""
 _PARENT_CHECK_S = 1.0
@@ -36,23 +39,6 @@ _CLOSE_GRACE_S = 0.5
 Send = Callable[[wire.Line], None]
 Next = Callable[[float], str | None]
 """Waits up to so many seconds for a command; None when none came."""
-
-
-class Schedule:
-    """Absolute tick times [ns]: start + k*period, jittered. A late caller skips ticks instead of bunching them."""
-
-    def __init__(self, start_ns: int, period_s: float, rng: random.Random) -> None:
-        self._start_ns = start_ns
-        self._period_ns = round(period_s * NS_PER_S)
-        self._rng = rng
-        self._tick = 0
-
-    def next_ns(self, now_ns: int) -> int:
-        """When the next tick is due: never the same tick twice."""
-        passed = (now_ns - self._start_ns) // self._period_ns
-        self._tick = max(self._tick + 1, passed + 1)
-        shift = self._rng.uniform(-JITTER, JITTER) * self._period_ns
-        return self._start_ns + self._tick * self._period_ns + round(shift)
 
 
 @dataclass(slots=True)
@@ -82,18 +68,30 @@ class Child:
     """Discovers, then samples until told to stop. Time, jitter, input and output come in."""
 
     def __init__(
-        self, probe: Probe, period_s: float, *, send: Send, next_command: Next, clock: Clock, rng: random.Random
+        self,
+        probe: Probe,
+        period_s: float,
+        *,
+        send: Send,
+        next_command: Next,
+        clock: Clock,
+        rng: random.Random,
+        cpu_s: Callable[[], float],
     ) -> None:
         self._probe = probe
         self._period_s = period_s
+        self._cpu_s = cpu_s
         self._send = send
         self._next_command = next_command
         self._clock = clock
         self._rng = rng
         self._known = Known()
+        self._schedule = Schedule(clock.monotonic_ns(), period_s, rng)
         self._timing: SensorTiming | None = None
         self._burst_end_ns = 0
         self._poll_spacing_s = POLL_SPACING_S
+        self._quick: Callable[[str], Reading] = getattr(probe, "quick", probe.sample)
+        self._whole_due_ns = 0
 
     def run(self) -> None:
         """Until `close`."""
@@ -102,18 +100,23 @@ class Child:
         start_ns = self._clock.monotonic_ns()
         self._timing = SensorTiming(self._known.devices.values())
         self._burst_end_ns = start_ns + round(BURST_S * NS_PER_S)
-        schedule = Schedule(start_ns, self._period_s, self._rng)
+        self._schedule = Schedule(start_ns, self._period_s, self._rng)
         self._tick()
-        while self._wait_until(schedule.next_ns(self._clock.monotonic_ns())):
+        while self._wait_until(self._schedule.next_ns(self._clock.monotonic_ns())):
             self._tick()
 
     def _tick(self) -> None:
-        readings = [reading for uid in self._known.sampled() if (reading := self._sample(uid)) is not None]
+        now_ns = self._clock.monotonic_ns()
+        whole = now_ns >= self._whole_due_ns
+        if whole:
+            self._whole_due_ns = now_ns + round(WHOLE_EVERY_S * NS_PER_S)
+        readings = [reading for uid in self._known.sampled() if (reading := self._sample(uid, whole=whole)) is not None]
         self._send(wire.Line(readings=tuple(readings)))
 
-    def _sample(self, uid: str) -> Reading | None:
+    def _sample(self, uid: str, *, whole: bool) -> Reading | None:
+        """`whole` readings, or where the probe can tell them apart only power and energy."""
         try:
-            return self._probe.sample(uid)
+            return self._probe.sample(uid) if whole else self._quick(uid)
         except ProbeError as error:
             self._report(uid, str(error), error.hint)
         except Exception as error:  # noqa: BLE001 - the border: whatever a vendor's binding raises costs one device, not the run
@@ -156,7 +159,20 @@ class Child:
             self._known.watched += 1
             self._known.add(self._probe.watch([int(pid) for pid in rest]))
             self._send(self._known.line())
+        if word == wire.RAW:
+            self._send(wire.Line(raw={uid: self._raw(uid) for uid in self._known.sampled()}))
         return True
+
+    def _raw(self, uid: str) -> tuple[wire.RawValue, ...]:
+        """Nothing where the probe has no way to tell, or the device fails."""
+        tell: Callable[[str], tuple[wire.RawValue, ...]] | None = getattr(self._probe, "raw", None)
+        if tell is None:
+            return ()
+        try:
+            return tell(uid)
+        except Exception as error:  # noqa: BLE001 - the border, as in `_sample`
+            self._report(uid, f"{type(error).__name__}: {error}", None)
+            return ()
 
     def _poll_sensors(self) -> None:
         assert self._timing is not None
@@ -164,17 +180,28 @@ class Child:
         start_ns = self._clock.monotonic_ns()
         if uids and start_ns < self._burst_end_ns:
             for uid in uids:
-                reading = self._sample(uid)
+                before_s = self._cpu_s()
+                reading = self._sample(uid, whole=False)
                 if reading is None:
                     self._timing.drop(uid)
                 else:
-                    self._timing.see(reading)
+                    self._timing.see(reading, self._cpu_s() - before_s)
             took_s = (self._clock.monotonic_ns() - start_ns) / NS_PER_S
             self._poll_spacing_s = max(POLL_SPACING_S, _POLL_REST * took_s)
             return
         timing, self._timing = self._timing, None
         self._known.devices = {uid: timing.applied(device) for uid, device in self._known.devices.items()}
         self._send(self._known.line())
+        self._pick_rate(timing)
+
+    def _pick_rate(self, timing: SensorTiming) -> None:
+        """Slower than asked where the calls cost too much, or no sensor renews that often."""
+        devices = [self._known.devices[uid] for uid in self._known.sampled()]
+        period_s = poll_period_s(self._period_s, timing.tick_cpu_s(devices), fastest_update_s(devices))
+        if period_s != self._period_s:
+            self._period_s = period_s
+            self._schedule = Schedule(self._clock.monotonic_ns(), period_s, self._rng)
+            self._send(wire.Line(period_s=period_s))
 
 
 class _Stdin:
@@ -230,6 +257,12 @@ def _die_with_parent(parent_pid: int) -> None:
         os._exit(0)
 
 
+def _cpu_s() -> float:
+    """CPU seconds of this process and of the programs that it has run."""
+    both = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in both)
+
+
 def _sender(fd: int) -> Send:
     def send(line: wire.Line) -> None:
         data = memoryview(codec.encode(line) + b"\n")
@@ -255,7 +288,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         probe = plugins.load("bench.probes", args.name)()
         rng = random.Random()  # noqa: S311 - jitter, not a secret
-        Child(probe, args.period, send=send, next_command=stdin.next_command, clock=SYSTEM, rng=rng).run()
+        child = Child(probe, args.period, send=send, next_command=stdin.next_command, clock=SYSTEM, rng=rng, cpu_s=_cpu_s)
+        child.run()
         probe.close()
     except BrokenPipeError:
         pass  # the harness is gone

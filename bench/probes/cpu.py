@@ -18,6 +18,7 @@ from bench.ports import Discovery
 from bench.probes import rapl
 from bench.probes.presence import Roots
 from bench.probes.process_tree import ProcessTree
+from bench.probes.wire import RawValue
 from bench.records import DeviceInfo, ProbeProblem, Reading, SensorInfo
 from bench.units import J_PER_UJ
 
@@ -58,19 +59,34 @@ class CpuProbe:
     def sample(self, uid: str) -> Reading:
         if uid in self._trees:
             return self._sample_tree(uid)
+        path = self._counter(uid)
+        before_ns = self._clock.monotonic_ns()
+        raw_uj = self._read_uj(path)
+        after_ns = self._clock.monotonic_ns()
+        return Reading(uid=uid, before_ns=before_ns, after_ns=after_ns, energy_j=raw_uj * J_PER_UJ)
+
+    def raw(self, uid: str) -> tuple[RawValue, ...]:
+        """The counter of a domain [uJ]; nothing of a process tree. Raises: ProbeError."""
+        if uid in self._trees:
+            return ()
+        path = self._counter(uid)
+        value = self._read_uj(path)
+        return (RawValue(quantity="energy_j", api=f"powercap {path.parent.name}/energy_uj", unit="uJ", value=float(value)),)
+
+    def _counter(self, uid: str) -> Path:
         zone = self._zones.get(uid)
         if zone is None:
             raise ProbeError(f"the cpu probe has no device {uid!r}")
-        path = zone.folder / "energy_uj"
-        before_ns = self._clock.monotonic_ns()
+        return zone.folder / "energy_uj"
+
+    def _read_uj(self, path: Path) -> int:
         try:
             text = self._read(path)
         except OSError as error:
             raise ProbeError(f"{path}: {error.strerror or error}", hint=rapl.FIX) from error
-        after_ns = self._clock.monotonic_ns()
         if not text.strip().isdigit():
             raise ProbeError(f"{path} holds {text.strip()!r}, not a count of microjoules")
-        return Reading(uid=uid, before_ns=before_ns, after_ns=after_ns, energy_j=int(text) * J_PER_UJ)
+        return int(text)
 
     def close(self) -> None:
         self._trees.clear()

@@ -11,7 +11,7 @@ from pathlib import Path
 import bench
 from bench import plugins
 from bench.ports import ProbeStream
-from bench.probes.presence import Roots, nvidia_card, nvidia_library
+from bench.probes.presence import opened_by_signs
 from bench.probes.stream import DISCOVERY_DEADLINE_S, ChildProbeStream, EndedStream
 
 FORCE = "BENCH_PROBES"
@@ -26,14 +26,15 @@ class ChildProbeHost:
         self._deadline_s = deadline_s
 
     def names(self) -> tuple[str, ...]:
-        """`cpu`, every vendor with a sign of its card or its library, and probes installed from outside."""
+        """`cpu`, every vendor with a sign of its card or its library, meters that the environment names, and probes installed
+        from outside.
+        """
         env = {**os.environ, **self._extra_env}
         forced = tuple(name.strip() for name in env.get(FORCE, "").split(",") if name.strip())
         if forced:
             return forced
         outside = [name for name in plugins.names("bench.probes") if name not in plugins.PROBES]
-        nvidia = ["nvidia"] if nvidia_card(Roots.of(env)) or nvidia_library(env) else []
-        return ("cpu", *nvidia, *outside)
+        return ("cpu", *opened_by_signs(env), *outside)
 
     def open(self, name: str, period_s: float) -> ProbeStream:
         """A stream that samples every `period_s`; one that has already ended where the child can't be started."""

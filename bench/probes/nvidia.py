@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from bench.clock import SYSTEM, Clock
@@ -11,10 +12,16 @@ from bench.errors import ProbeError
 from bench.ports import Discovery
 from bench.probes import nvml
 from bench.probes.nvidia_board import Board, open_board
+from bench.probes.occupants import Occupants
 from bench.probes.presence import NVML_LIBRARY, Roots, nvidia_card, nvidia_library
+from bench.probes.values import Unavailable, attempt
+from bench.probes.wire import RawValue
 from bench.records import ProbeProblem, Reading
+from bench.units import NS_PER_S
 
 NAME = "nvidia"
+LOOK_EVERY_S = 1
+"""Seconds between two looks at who uses a board."""
 _DRIVER_NOT_LOADED, _NO_PERMISSION, _LIBRARY_NOT_FOUND, _VERSION_MISMATCH = 9, 4, 12, 18
 
 
@@ -23,11 +30,14 @@ class NvidiaProbe:
 
     name = NAME
 
-    def __init__(self, roots: Roots | None = None, clock: Clock = SYSTEM) -> None:
+    def __init__(self, roots: Roots | None = None, clock: Clock = SYSTEM, harness_pid: int | None = None) -> None:
         self._roots = roots or Roots.of(os.environ)
         self._clock = clock
         self._lib: Any = None
         self._boards: dict[str, Board] = {}
+        self._occupants = Occupants(self._roots, harness_pid)
+        self._foreign: dict[str, float | None] = {}
+        self._look_due_ns: dict[str, int] = {}
 
     def discover(self) -> Discovery:
         card = nvidia_card(self._roots)
@@ -45,13 +55,40 @@ class NvidiaProbe:
         return self._open_all(nvml.Nvml(lib), card)
 
     def watch(self, pids: Iterable[int]) -> Discovery:
+        """Adds no device, but tells the engine's processes from others on the boards."""
+        self._occupants.watch(pids)
+        self._look_due_ns.clear()
         return Discovery()
 
     def sample(self, uid: str) -> Reading:
+        board = self._board(uid)
+        reading = board.sample(self._clock)
+        if board.pids is None:
+            return reading
+        return replace(reading, foreign_processes=self._foreign_on(board, reading.after_ns))
+
+    def quick(self, uid: str) -> Reading:
+        """Power and energy only: what is worth reading ten times a second. Raises: ProbeError."""
+        return self._board(uid).quick(self._clock)
+
+    def raw(self, uid: str) -> tuple[RawValue, ...]:
+        """Power and energy of a board in the driver's own units. Raises: ProbeError."""
+        return self._board(uid).raw()
+
+    def _board(self, uid: str) -> Board:
         board = self._boards.get(uid)
         if board is None:
             raise ProbeError(f"the nvidia probe has no device {uid!r}")
-        return board.sample(self._clock)
+        return board
+
+    def _foreign_on(self, board: Board, now_ns: int) -> float | None:
+        """Looked up once a second: a list of processes costs more than a reading."""
+        uid = board.info.uid
+        if now_ns >= self._look_due_ns.get(uid, 0):
+            pids = attempt(board.pids)[0] if board.pids else None
+            self._foreign[uid] = None if pids is None else self._occupants.foreign(pids)
+            self._look_due_ns[uid] = now_ns + LOOK_EVERY_S * NS_PER_S
+        return self._foreign[uid]
 
     def close(self) -> None:
         if self._lib is not None:
@@ -65,14 +102,14 @@ class NvidiaProbe:
     def _open_all(self, api: nvml.Nvml, card: str | None) -> Discovery:
         problems: list[ProbeProblem] = []
         try:
-            driver, _, _ = nvml.attempt(lambda: nvml.text(api.call("SystemGetDriverVersion")))
+            driver, _, _ = attempt(lambda: nvml.text(api.call("SystemGetDriverVersion")))
             count = api.call("DeviceGetCount")
-        except (ProbeError, nvml.Unavailable) as error:
+        except (ProbeError, Unavailable) as error:
             return _problems(_problem("the NVIDIA driver", str(error), "nvidia-smi tells more"))
         for index in range(count):
             try:
                 boards = open_board(api, index, driver, self._roots)
-            except (ProbeError, nvml.Unavailable) as error:
+            except (ProbeError, Unavailable) as error:
                 fix = getattr(error, "hint", None) or "nvidia-smi -q tells more; the other boards are measured"
                 problems.append(_problem(f"nvidia:{index}", str(error), fix))
                 continue

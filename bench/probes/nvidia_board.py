@@ -5,6 +5,7 @@ Clock stamps stand tightly around the power and energy calls; the slower quantit
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,8 +14,11 @@ from typing import Any
 
 from bench.clock import Clock
 from bench.probes import nvml
-from bench.probes.nvml import Nvml, attempt
+from bench.probes.nvidia_sensors import GAIN_ERROR, power_timing
+from bench.probes.nvml import Nvml
 from bench.probes.presence import Roots
+from bench.probes.values import Unavailable, attempt
+from bench.probes.wire import RawValue
 from bench.records import DeviceInfo, Reading, Scope, SensorInfo
 from bench.units import J_PER_MJ
 
@@ -25,6 +29,11 @@ _UNIFIED = ("GB10", "Thor", "Orin", "N1X")
 """Parts whose GPU has no memory of its own; NVML says NOT_SUPPORTED and the host's meminfo is the answer."""
 _GRACE_HOPPER = ("GH200", "Grace Hopper")
 """Their energy counter covers CPU, GPU and memory of the module, while instant power can be had for the GPU alone."""
+
+_VIRTUAL_GPU = (2, 3, 4)
+"""`NVML_GPU_VIRTUALIZATION_MODE_`: VGPU, HOST_VGPU, HOST_VSGA. Passed through whole (1) is a board like any other."""
+_SPLIT_BY = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+"""Variables by which HAMi and MPS give a container a part of a board."""
 
 Get = Callable[[], Any]
 
@@ -37,17 +46,34 @@ class Board:
     power_w: Get | None = None
     energy_j: Get | None = None
     extras: dict[str, Get] = field(default_factory=dict)
+    unconverted: dict[str, Get] = field(default_factory=dict)
+    """Power and energy as the driver gives them."""
+    pids: Get | None = None
+    """Processes that compute on the board."""
 
-    def sample(self, clock: Clock) -> Reading:
-        """Raises: ProbeError when the device is lost."""
+    def raw(self) -> tuple[RawValue, ...]:
+        """Power and energy in the driver's own units. Raises: ProbeError when the device is lost."""
+        found = []
+        for quantity, sensor in (("power_w", self.info.power), ("energy_j", self.info.energy)):
+            value = attempt(self.unconverted[quantity])[0] if sensor is not None else None
+            if sensor is not None and value is not None:
+                found.append(RawValue(quantity=quantity, api=sensor.api, unit=sensor.unit, value=float(value)))
+        return tuple(found)
+
+    def quick(self, clock: Clock) -> Reading:
+        """Power and energy only. Raises: ProbeError when the device is lost."""
         before_ns = clock.monotonic_ns()
         energy_j = attempt(self.energy_j)[0] if self.energy_j else None
         power_w = attempt(self.power_w)[0] if self.power_w else None
         after_ns = clock.monotonic_ns()
+        return Reading(uid=self.info.uid, before_ns=before_ns, after_ns=after_ns, power_w=power_w, energy_j=energy_j)
+
+    def sample(self, clock: Clock) -> Reading:
+        """Everything. Raises: ProbeError when the device is lost."""
+        reading = self.quick(clock)
         rest = {name: attempt(get)[0] for name, get in self.extras.items()}
-        if not (self.power_w or self.energy_j):
-            after_ns = clock.monotonic_ns()
-        return Reading(uid=self.info.uid, before_ns=before_ns, after_ns=after_ns, power_w=power_w, energy_j=energy_j, **rest)
+        after_ns = reading.after_ns if self.power_w or self.energy_j else clock.monotonic_ns()
+        return replace(reading, after_ns=after_ns, **rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +86,7 @@ class _Opened:
 
 
 def open_board(api: Nvml, index: int, driver: str | None, roots: Roots) -> list[Board]:
-    """The domains of board `index`. Raises: ProbeError, nvml.Unavailable when it can't even be named."""
+    """The domains of board `index`. Raises: ProbeError, Unavailable when it can't even be named."""
     handle = api.call("DeviceGetHandleByIndex", index)
     reasons: dict[str, str] = {}
     limit_w = _kept(reasons, "power_limit_w", lambda: _limit_w(api, handle))
@@ -75,6 +101,7 @@ def open_board(api: Nvml, index: int, driver: str | None, roots: Roots) -> list[
     uuid = _kept(reasons, "uid", lambda: nvml.text(api.call("DeviceGetUUID", handle)))
     uid = uuid or f"pci:{pci or index}"
     extras, total_b = _extras(opened, roots, reasons)
+    slices = _mig_slices(api, handle)
     info = DeviceInfo(
         uid=uid,
         probe="nvidia",
@@ -83,14 +110,17 @@ def open_board(api: Nvml, index: int, driver: str | None, roots: Roots) -> list[
         index=index,
         scope="accelerator",
         board=uid,
-        covers=_mig_slices(api, handle),
+        covers=slices,
         pci=pci,
         driver=driver,
         memory_total_b=total_b,
         power_limit_w=limit_w,
         reasons=reasons,
+        shared=_shared(api, handle, slices),
     )
-    return _with_sensors(opened, info, extras)
+    boards = _with_sensors(opened, info, extras)
+    boards[0].pids = _pids_source(api, handle)
+    return boards
 
 
 def _with_sensors(opened: _Opened, info: DeviceInfo, extras: dict[str, Get]) -> list[Board]:
@@ -107,14 +137,19 @@ def _with_sensors(opened: _Opened, info: DeviceInfo, extras: dict[str, Get]) -> 
 
 def _domain(opened: _Opened, info: DeviceInfo, scope: int, energy: Get | None, extras: dict[str, Get]) -> Board:
     power, power_sensor, reason = _power_source(opened, scope)
-    counter = SensorInfo(api="nvmlDeviceGetTotalEnergyConsumption", unit="mJ", gain_error=nvml.GAIN_ERROR)
+    counter = SensorInfo(api="nvmlDeviceGetTotalEnergyConsumption", unit="mJ", gain_error=GAIN_ERROR)
     named: Scope = "module" if scope == nvml.SCOPE_MODULE else "accelerator"
     info = replace(info, scope=named, power=power_sensor, power_reason=reason, energy=counter if energy else None)
-    return Board(info=info, power_w=power, energy_j=energy, extras=extras)
+    unconverted: dict[str, Get] = {"energy_j": lambda: _energy_mj(opened)}
+    if power is None:
+        return Board(info=info, energy_j=energy, extras=extras, unconverted=unconverted)
+    unconverted["power_w"] = power
+    believable = partial(_believable_w, power, opened.limit_w)
+    return Board(info=info, power_w=believable, energy_j=energy, extras=extras, unconverted=unconverted)
 
 
 def _power_source(opened: _Opened, scope: int) -> tuple[Get | None, SensorInfo | None, str | None]:
-    """The first of instant power, average power and the plain call that gives a believable number; else why none does."""
+    """The first of instant power, average power and the plain call that gives a believable number [mW]; else why none does."""
     api, handle, limit_w = opened.api, opened.handle, opened.limit_w
     scope_name = "GPU" if scope == nvml.SCOPE_GPU else "MODULE"
     sources: list[tuple[str, str, Get]] = [
@@ -125,14 +160,19 @@ def _power_source(opened: _Opened, scope: int) -> tuple[Get | None, SensorInfo |
         sources.append(("usage", "nvmlDeviceGetPowerUsage", lambda: api.call("DeviceGetPowerUsage", handle)))
     why: list[str] = []
     for kind, name, raw in sources:
-        believable = partial(_believable_w, raw, limit_w)
-        watts, reason, _ = attempt(believable)
+        watts, reason, _ = attempt(partial(_believable_w, raw, limit_w))
         if watts is None:
             why.append(reason or name)
             continue
-        window_s = nvml.averaging_window_s(kind, opened.architecture, opened.name)
-        sensor = SensorInfo(api=name, unit="mW", averaging_window_s=window_s, gain_error=nvml.GAIN_ERROR)
-        return believable, sensor, None
+        timing = power_timing(kind, opened.architecture, opened.name)
+        sensor = SensorInfo(
+            api=name,
+            unit="mW",
+            averaging_window_s=timing.averaging_s,
+            update_period_s=timing.update_s,
+            gain_error=GAIN_ERROR,
+        )
+        return raw, sensor, None
     return None, None, "; ".join(why)
 
 
@@ -142,10 +182,13 @@ def _believable_w(raw: Get, limit_w: float | None) -> float:
 
 def _energy_source(opened: _Opened, reasons: dict[str, str]) -> Get | None:
     def joules() -> float:
-        raw = opened.api.call("DeviceGetTotalEnergyConsumption", opened.handle)
-        return nvml.present(int(raw), bits=64) * J_PER_MJ
+        return nvml.present(_energy_mj(opened), bits=64) * J_PER_MJ
 
     return joules if _kept(reasons, "energy_j", joules) is not None else None
+
+
+def _energy_mj(opened: _Opened) -> int:
+    return int(opened.api.call("DeviceGetTotalEnergyConsumption", opened.handle))
 
 
 def _extras(opened: _Opened, roots: Roots, reasons: dict[str, str]) -> tuple[dict[str, Get], int | None]:
@@ -179,7 +222,7 @@ def _memory_source(opened: _Opened, roots: Roots, reasons: dict[str, str]) -> Ca
         info = api.call("DeviceGetMemoryInfo", handle, *version)
         total_b = nvml.present(int(info.total), bits=64)
         if total_b == 0:
-            raise nvml.Unavailable("the driver gives a memory size of 0", lasting=True)
+            raise Unavailable("the driver gives a memory size of 0", lasting=True)
         return nvml.present(int(info.used), bits=64), total_b
 
     _, reason, lasting = attempt(lambda: device(_NVML_MEMORY_V2))
@@ -199,10 +242,10 @@ def _unified_memory_b(roots: Roots) -> tuple[int, int]:
     try:
         text = (roots.proc / "meminfo").read_text()
     except OSError as error:
-        raise nvml.Unavailable(f"{roots.proc}/meminfo: {error.strerror}", lasting=True) from error
+        raise Unavailable(f"{roots.proc}/meminfo: {error.strerror}", lasting=True) from error
     kib = {name: int(value) for name, value in re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", text, re.MULTILINE)}
     if len(kib) < 2:
-        raise nvml.Unavailable(f"{roots.proc}/meminfo names no MemTotal and MemAvailable", lasting=True)
+        raise Unavailable(f"{roots.proc}/meminfo names no MemTotal and MemAvailable", lasting=True)
     return (kib["MemTotal"] - kib["MemAvailable"]) * 1024, kib["MemTotal"] * 1024
 
 
@@ -217,7 +260,7 @@ def _throttle_source(opened: _Opened) -> Get:
 def _limit_w(api: Nvml, handle: Any) -> float:
     milliwatts = nvml.present(int(api.call("DeviceGetEnforcedPowerLimit", handle)), bits=32)
     if milliwatts == 0:
-        raise nvml.Unavailable("the driver gives a power limit of 0", lasting=True)
+        raise Unavailable("the driver gives a power limit of 0", lasting=True)
     return milliwatts / 1000
 
 
@@ -239,6 +282,24 @@ def _mig_slices(api: Nvml, handle: Any) -> tuple[str, ...]:
         if uuid is not None:
             found.append(uuid)
     return tuple(found)
+
+
+def _shared(api: Nvml, handle: Any, slices: tuple[str, ...]) -> str | None:
+    """Why the board's power is not one engine's, where the driver or the environment says that it is split."""
+    if len(slices) > 1:
+        return f"MIG: {len(slices)} slices share the board's power, and none has a sensor of its own"
+    mode, _, _ = attempt(lambda: int(api.call("DeviceGetVirtualizationMode", handle)))
+    if mode in _VIRTUAL_GPU:
+        return "vGPU: other guests may use the same board"
+    split = next((name for name in sorted(os.environ) if name.startswith(_SPLIT_BY)), None)
+    return f"{split} is set: the board is split among containers" if split else None
+
+
+def _pids_source(api: Nvml, handle: Any) -> Get | None:
+    def pids() -> tuple[int, ...]:
+        return tuple(int(process.pid) for process in api.call("DeviceGetComputeRunningProcesses_v3", handle))
+
+    return None if attempt(pids)[2] else pids
 
 
 def _mig_uuid(api: Nvml, handle: Any, slot: int) -> str:

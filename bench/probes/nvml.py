@@ -6,11 +6,11 @@ was loaded, memory in bytes, utilisation in percent over a window of 1/6 s to 1 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from bench.errors import ProbeError
+from bench.probes.values import Unavailable, believable_w
 
 INSTANT = 186
 """NVML_FI_DEV_POWER_INSTANT: every architecture."""
@@ -26,9 +26,6 @@ _LASTING = frozenset({2, 3, 4, 13, 25, 26})
 """INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED: asking again won't help."""
 _U32_MISSING = 0xFFFFFFFF
 _U64_MISSING = (1 << 64) - 1
-LOWEST_W = 0.5
-HIGHEST_W = 5000.0
-_OVER_LIMIT = 2.0
 
 _THROTTLE = {
     0x2: "application_clocks",
@@ -43,19 +40,6 @@ _THROTTLE = {
     0x400: "reliability",
 }
 _IDLE = 0x1
-
-_VOLTA, _TURING, _AMPERE, _HOPPER = 5, 6, 7, 9
-_GA100 = ("A100", "A800", "A30")
-GAIN_ERROR = 0.05
-"""Relative, fixed for a board. Source: Yang et al., "Part-time Power Measurements", 2023 (GPU_Power_Benchmark)."""
-
-
-class Unavailable(Exception):
-    """A value that this device does not give. `lasting`: it never will, so that the call can be left out."""
-
-    def __init__(self, reason: str, *, lasting: bool) -> None:
-        super().__init__(reason)
-        self.lasting = lasting
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +99,7 @@ def present(value: int, *, bits: int) -> int:
 
 def plausible_w(milliwatts: int, limit_w: float | None) -> float:
     """Watts. Raises: Unavailable outside 0.5 W to 5 kW or at twice the limit: a wrong unit, or not a reading."""
-    watts = present(milliwatts, bits=32) / 1000
-    highest = min(HIGHEST_W, _OVER_LIMIT * limit_w) if limit_w else HIGHEST_W
-    if not LOWEST_W <= watts <= highest:
-        raise Unavailable(f"implausible power: {watts:g} W (believable: {LOWEST_W:g} to {highest:g} W)", lasting=False)
-    return watts
+    return believable_w(present(milliwatts, bits=32) / 1000, limit_w)
 
 
 def throttle_names(bits: int) -> tuple[str, ...]:
@@ -127,34 +107,3 @@ def throttle_names(bits: int) -> tuple[str, ...]:
     names = [name for bit, name in _THROTTLE.items() if bits & bit]
     unknown = present(bits, bits=64) & ~(_IDLE | sum(_THROTTLE))
     return (*names, f"unknown_{unknown:#x}") if unknown else tuple(names)
-
-
-def averaging_window_s(field: str, architecture: int | None, name: str) -> float | None:
-    """Seconds that one power reading averages over; None where no source says.
-
-    Source: Yang et al. 2023, table of sensors (Volta 10 ms, Turing 100 ms, A100 and H100 instant 25 ms); `nvml.h` for the 1 s
-    of `AVERAGE` and, from Ampere on but for GA100, of `nvmlDeviceGetPowerUsage`.
-    """
-    ga100 = any(part in name for part in _GA100)
-    if field == "average":
-        return 1.0
-    if field == "usage" and architecture is not None and architecture >= _AMPERE and not ga100:
-        return 1.0
-    if architecture == _VOLTA:
-        return 0.010
-    if architecture == _TURING:
-        return 0.100
-    if ga100 or architecture == _HOPPER:
-        return 0.025
-    return None
-
-
-Step = Callable[[], Any]
-
-
-def attempt(step: Step) -> tuple[Any, str | None, bool]:
-    """(value, None, False), or (None, reason, lasting). A lost device still raises ProbeError."""
-    try:
-        return step(), None, False
-    except Unavailable as error:
-        return None, str(error), error.lasting

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from bench.errors import DeviceMissing, UsageError
 from bench.records import DeviceInfo, Placement
 
-_VISIBILITY = {"nvidia": "CUDA_VISIBLE_DEVICES"}
+_VISIBILITY = {"amd": "ROCR_VISIBLE_DEVICES", "nvidia": "CUDA_VISIBLE_DEVICES"}
+_ROCR_ID = re.compile(r"GPU-[0-9a-f]{16}")
 _BOARDS = ("accelerator", "module")
 _SHORTEST_PREFIX = 4
 
@@ -37,13 +39,9 @@ def resolve(devices: Sequence[DeviceInfo], wanted: Sequence[str]) -> Placement:
 
 
 def _accelerators(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """One device a board: the board itself, or its module where nothing finer is measured."""
-    boards: dict[str, DeviceInfo] = {}
-    for device in devices:
-        key = device.board or device.uid
-        if device.scope in _BOARDS and (key not in boards or device.scope == "accelerator"):
-            boards[key] = device
-    return list(boards.values())
+    """Boards (each die of a board of two), and modules where nothing finer is listed."""
+    fine = {device.board or device.uid for device in devices if device.scope == "accelerator"}
+    return [d for d in devices if d.scope in _BOARDS and (d.scope == "accelerator" or (d.board or d.uid) not in fine)]
 
 
 def _find(devices: Sequence[DeviceInfo], word: str) -> list[tuple[DeviceInfo, str]]:
@@ -64,7 +62,8 @@ def _find(devices: Sequence[DeviceInfo], word: str) -> list[tuple[DeviceInfo, st
 
 
 def _by_uid(boards: list[DeviceInfo], word: str) -> tuple[DeviceInfo, str]:
-    names = [(board, name) for board in boards for name in (board.uid, *board.covers)]
+    listed = {board.uid for board in boards}
+    names = [(board, name) for board in boards for name in (board.uid, *(u for u in board.covers if u not in listed))]
     exact = [(board, name) for board, name in names if word in (name, board.pci)]
     if exact:
         return exact[0]
@@ -87,13 +86,26 @@ def _variables(devices: Sequence[DeviceInfo]) -> list[str]:
 
 def _environment(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
     env: dict[str, str] = {}
-    for probe, variable in _VISIBILITY.items():
+    for probe, of in (("amd", _rocm), ("nvidia", _cuda)):
         mine = [(device, name) for device, name in chosen if device.probe == probe]
-        if not mine:
-            continue
-        if all(name.startswith(("GPU-", "MIG-")) for _, name in mine):
-            env[variable] = ",".join(name for _, name in mine)
-        else:  # a driver without UUIDs: its own order, which CUDA follows only when told to
-            env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-            env[variable] = ",".join(str(device.index) for device, _ in mine)
+        if mine:
+            env |= of(mine)
     return env
+
+
+def _cuda(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
+    if all(name.startswith(("GPU-", "MIG-")) for _, name in chosen):
+        return {"CUDA_VISIBLE_DEVICES": ",".join(name for _, name in chosen)}
+    # a driver without UUIDs: its own order, which CUDA follows only when told to
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": _numbers(chosen)}
+
+
+def _rocm(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
+    """ROCr filters first, HIP numbers what is left: a HIP filter of the caller's would then hide boards that were asked for."""
+    exact = all(_ROCR_ID.fullmatch(name) for _, name in chosen)
+    boards = ",".join(name for _, name in chosen) if exact else _numbers(chosen)
+    return {"ROCR_VISIBLE_DEVICES": boards, "HIP_VISIBLE_DEVICES": ",".join(str(i) for i in range(len(chosen)))}
+
+
+def _numbers(chosen: list[tuple[DeviceInfo, str]]) -> str:
+    return ",".join(str(device.index) for device, _ in chosen)

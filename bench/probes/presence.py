@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NVIDIA_PCI = "0x10de"
+AMD_PCI = "0x1002"
 _DISPLAY_OR_ACCELERATOR = ("0x03", "0x12")
 _LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
@@ -18,6 +19,7 @@ _LIBRARY_FOLDERS = (
     "/run/opengl-driver/lib",
 )
 NVML_LIBRARY = "libnvidia-ml.so.1"
+AMD_LIBRARY = "libamd_smi.so"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +46,21 @@ def nvidia_card(roots: Roots) -> str | None:
         return f"device node {node}"
     if (roots.proc / "driver/nvidia").exists():
         return f"{roots.proc}/driver/nvidia"
-    for vendor in sorted(roots.sysfs.glob("bus/pci/devices/*/vendor")):
-        if _first_word(vendor) == _NVIDIA_PCI and _first_word(vendor.with_name("class")).startswith(_DISPLAY_OR_ACCELERATOR):
-            return f"PCI device {vendor.parent.name}"
-    return None
+    return next((f"PCI device {folder.name}" for folder in display_devices(roots, _NVIDIA_PCI)), None)
+
+
+def amd_card(roots: Roots) -> str | None:
+    """The first sign of an AMD card or of its compute driver, in words; None where there is none."""
+    kfd = roots.dev / "kfd"
+    if kfd.exists():
+        return f"device node {kfd}"
+    return next((f"PCI device {folder.name}" for folder in display_devices(roots, AMD_PCI)), None)
+
+
+def display_devices(roots: Roots, vendor: str) -> list[Path]:
+    """The folders of a vendor's display controllers and accelerators, in PCI order."""
+    found = (path.parent for path in sorted(roots.sysfs.glob("bus/pci/devices/*/vendor")) if _first_word(path) == vendor)
+    return [folder for folder in found if _first_word(folder / "class").startswith(_DISPLAY_OR_ACCELERATOR)]
 
 
 def nvidia_library(env: Mapping[str, str]) -> str | None:
@@ -58,6 +71,34 @@ def nvidia_library(env: Mapping[str, str]) -> str | None:
         if library.exists():
             return str(library)
     return None
+
+
+def opened_by_signs(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Probes worth opening: those of vendors that are here, and the meters that somebody has set up."""
+    roots = Roots.of(env)
+    vendors = {
+        "nvidia": nvidia_card(roots) or nvidia_library(env),
+        "amd": amd_card(roots) or amd_library(env),
+    }
+    meters = {
+        "external": env.get("BENCH_EXTERNAL_CONFIG"),
+        "node": env.get("BENCH_NODE_POWER"),
+        "replay": env.get("BENCH_REPLAY_FILE"),
+        "sim": env.get("BENCH_SIM_EMISSION"),
+    }
+    return tuple(name for name, sign in (vendors | meters).items() if sign)
+
+
+def amd_library(env: Mapping[str, str]) -> str | None:
+    """Path of AMD's management library in the ROCm installed here; None where it is not (it is not loaded)."""
+    library = rocm_root(env) / "lib" / AMD_LIBRARY
+    return str(library) if library.exists() else None
+
+
+def rocm_root(env: Mapping[str, str]) -> Path:
+    """Where ROCm is installed: `BENCH_ROCM_ROOT`, else `ROCM_HOME`, `ROCM_PATH`, `/opt/rocm`."""
+    named = env.get("BENCH_ROCM_ROOT") or env.get("ROCM_HOME") or env.get("ROCM_PATH")
+    return Path(named or "/opt/rocm")
 
 
 def _first_word(path: Path) -> str:

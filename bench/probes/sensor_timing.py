@@ -40,6 +40,7 @@ class _Changes:
 @dataclass(slots=True)
 class _Polled:
     costs_ns: list[int] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
     power: _Changes = field(default_factory=_Changes)
     energy: _Changes = field(default_factory=_Changes)
 
@@ -66,15 +67,22 @@ class SensorTiming:
         """Devices still worth polling; empty when the burst has seen enough."""
         return tuple(uid for uid, kind in self._uids.items() if not self._polled[kind].enough())
 
-    def see(self, reading: Reading) -> None:
+    def see(self, reading: Reading, cpu_s: float) -> None:
+        """One poll, and the CPU seconds that all of it took."""
         polled = self._polled[self._uids[reading.uid]]
         polled.costs_ns.append(reading.after_ns - reading.before_ns)
+        polled.cpu_s.append(cpu_s)
         polled.power.see(reading.power_w, reading.before_ns)
         polled.energy.see(reading.energy_j, reading.before_ns)
 
     def drop(self, uid: str) -> None:
         """Stop polling a device that fails."""
         self._uids.pop(uid, None)
+
+    def tick_cpu_s(self, devices: Iterable[DeviceInfo]) -> float:
+        """CPU seconds of reading each of `devices` once; those that were not timed count nothing."""
+        seen = (self._polled.get((device.name, device.scope)) for device in devices)
+        return sum(median(polled.cpu_s) for polled in seen if polled is not None and polled.cpu_s)
 
     def applied(self, device: DeviceInfo) -> DeviceInfo:
         """The device with what was learnt about its sensors."""
@@ -90,4 +98,16 @@ class SensorTiming:
 
 
 def _timed(sensor: SensorInfo | None, cost_s: float, period_s: float | None) -> SensorInfo | None:
-    return None if sensor is None else replace(sensor, call_cost_s=cost_s, update_period_s=period_s)
+    """A value that stood still in the burst tells no period: what is published of the sensor then stays."""
+    if sensor is None:
+        return None
+    return replace(sensor, call_cost_s=cost_s, update_period_s=sensor.update_period_s if period_s is None else period_s)
+
+
+def fastest_update_s(devices: Iterable[DeviceInfo]) -> float | None:
+    """The shortest update period among all sensors [s]; None as soon as one of them is unknown."""
+    sensors = [sensor for device in devices for sensor in (device.power, device.energy) if sensor is not None]
+    periods = [sensor.update_period_s for sensor in sensors]
+    if not periods or None in periods:
+        return None
+    return min(period for period in periods if period is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.clock import SYSTEM, Clock
@@ -50,7 +50,7 @@ def look(host: ProbeHost, *, seconds: float = LOOK_S, clock: Clock = SYSTEM) -> 
         for stream in streams:
             stream.close()
     return Snapshot(
-        devices=tuple(_now(device, readings.get(device.uid, [])) for each in found for device in each.devices),
+        devices=tuple(device_now(device, readings.get(device.uid, [])) for each in found for device in each.devices),
         problems=tuple(problem for each in found for problem in each.problems),
     )
 
@@ -71,7 +71,8 @@ def _gather(streams: list[ProbeStream], look_ns: int, clock: Clock) -> dict[str,
         pause.wait(_POLL_S)
 
 
-def _now(device: DeviceInfo, readings: list[Reading]) -> DeviceNow:
+def device_now(device: DeviceInfo, readings: Sequence[Reading]) -> DeviceNow:
+    """The latest of each quantity in `readings`, which are of this device and in time order."""
     power_w, power_api = _power(device, readings)
     last: Mapping[str, float | int | None] = {
         name: next((value for r in reversed(readings) if (value := getattr(r, name)) is not None), None)
@@ -88,7 +89,7 @@ def _now(device: DeviceInfo, readings: list[Reading]) -> DeviceNow:
     )
 
 
-def _power(device: DeviceInfo, readings: list[Reading]) -> tuple[float | None, str | None]:
+def _power(device: DeviceInfo, readings: Sequence[Reading]) -> tuple[float | None, str | None]:
     """Watts and where they come from; (None, None) where nothing tells."""
     direct = next((r.power_w for r in reversed(readings) if r.power_w is not None), None)
     if direct is not None and device.power is not None:

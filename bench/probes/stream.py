@@ -51,11 +51,13 @@ class ChildProbeStream:
         self._clock = clock
         self._kill = kill
         self._deadline_s = deadline_s
-        self._silence_s = max(MISSED_PERIODS * period_s, SHORTEST_SILENCE_S)
+        self._period_s = period_s
         self._changed = threading.Condition()
         self._readings: deque[Reading] = deque(maxlen=KEPT_READINGS)
         self._found: Discovery | None = None
         self._asked = self._watched = 0
+        self._raw_asked = self._raw_told = 0
+        self._raw: dict[str, tuple[wire.RawValue, ...]] = {}
         self._reason: str | None = None
         self._closing = False
         self._stderr = b""
@@ -80,6 +82,21 @@ class ChildProbeStream:
     def pid(self) -> int:
         """Process id of the child."""
         return self._process.pid
+
+    @property
+    def period_s(self) -> float:
+        """Seconds between its polls: as asked, or as it has found out for itself."""
+        return self._period_s
+
+    def raw(self) -> dict[str, tuple[wire.RawValue, ...]]:
+        """Every device's values once more, unconverted; nothing of a probe that can't tell or does not answer."""
+        with self._changed:
+            self._raw_asked += 1
+            asked = self._raw_asked
+        self._command(wire.RAW)
+        with self._changed:
+            self._changed.wait_for(lambda: self._raw_told >= asked or self._reason is not None, _WATCH_DEADLINE_S)
+            return self._raw if self._raw_told >= asked else {}
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
@@ -171,7 +188,8 @@ class ChildProbeStream:
         heard_ns = self._clock.monotonic_ns()
         try:
             while True:
-                patience_s = self._silence_s if self._found is not None else self._deadline_s
+                silence_s = max(MISSED_PERIODS * self._period_s, SHORTEST_SILENCE_S)
+                patience_s = silence_s if self._found is not None else self._deadline_s
                 left_s = patience_s - (self._clock.monotonic_ns() - heard_ns) / NS_PER_S
                 if not poller.poll(max(left_s, 0.0) * 1000):
                     self._end_hung(patience_s)
@@ -199,6 +217,9 @@ class ChildProbeStream:
                 self._readings.extend(line.readings)
                 if line.discovery is not None:
                     self._found, self._watched = line.discovery, line.watched
+                self._period_s = line.period_s or self._period_s
+                if line.raw is not None:
+                    self._raw, self._raw_told = line.raw, self._raw_told + 1
                 if line.fatal is not None:
                     self._reason = self._reason or f"the {self.name} probe can't go on: {line.fatal}"
                 self._changed.notify_all()

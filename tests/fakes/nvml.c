@@ -12,9 +12,10 @@
  *
  * <what> (raw units of NVML): name uuid bus_id power_mw average_mw module_mw usage_mw limit_mw energy_mj energy_rate_mw
  * energy_step_ms memory_total memory_used memory_free memory_reserved utilisation temperature clock throttle arch mig
+ * virtualization pids (numbers with spaces between them)
  * Faults, per call <call>: <b>.<call>.ret CODE, .hang_s SECONDS, .crash 1, .print TEXT, .flood BYTES (to stderr). Calls:
  * init count handle name uuid pci memory memory_v2 utilisation temperature power instant average module energy limit clock
- * throttle arch mig. For init and count <b> is '*'.
+ * throttle arch mig processes virtualization. For init and count <b> is '*'.
  *
  * -DFAKE_OLD_DRIVER leaves out what drivers of 2018 did not have.
  */
@@ -87,6 +88,13 @@ typedef struct {
     nvmlReturn_t nvmlReturn;
     nvmlValue_t value;
 } nvmlFieldValue_t;
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long usedGpuMemory;
+    unsigned int gpuInstanceId;
+    unsigned int computeInstanceId;
+} nvmlProcessInfo_t;
 
 /* --- state -------------------------------------------------------------------------------------------------------- */
 
@@ -441,6 +449,36 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
     return SUCCESS;
 }
 
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)
+{
+    const char *text;
+    char *end;
+    unsigned int room = *count;
+    unsigned long pid;
+    BEGIN("processes");
+    *count = 0;
+    for (text = find(board, "pids"); text; text = end) {
+        pid = strtoul(text, &end, 10);
+        if (end == text)
+            break;
+        if (infos && *count < room) {
+            memset(&infos[*count], 0, sizeof *infos);
+            infos[*count].pid = (unsigned int)pid;
+            infos[*count].usedGpuMemory = 1ull << 30;
+            infos[*count].gpuInstanceId = infos[*count].computeInstanceId = 0xFFFFFFFFu;
+        }
+        (*count)++;
+    }
+    return *count > room || (*count && !infos) ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int *mode)
+{
+    BEGIN("virtualization");
+    *mode = (unsigned int)number(board, "virtualization", 0);
+    return SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
 {
     BEGIN("mig");
@@ -485,6 +523,8 @@ static const struct {
     SIZE(nvmlFieldValue_t), AT(nvmlFieldValue_t, scopeId), AT(nvmlFieldValue_t, timestamp),
     AT(nvmlFieldValue_t, latencyUsec), AT(nvmlFieldValue_t, valueType), AT(nvmlFieldValue_t, nvmlReturn),
     AT(nvmlFieldValue_t, value),
+    SIZE(nvmlProcessInfo_t), AT(nvmlProcessInfo_t, usedGpuMemory), AT(nvmlProcessInfo_t, gpuInstanceId),
+    AT(nvmlProcessInfo_t, computeInstanceId),
 };
 
 const char *fake_layout_name(unsigned int i) { return i < sizeof layout / sizeof *layout ? layout[i].name : NULL; }

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,8 @@ from bench.clock import FakeClock
 from bench.errors import ProbeError
 from bench.ports import Discovery
 from bench.probes import wire
-from bench.probes.child import JITTER, Child, Schedule
+from bench.probes.child import Child
+from bench.probes.rate import JITTER, MOST_CORE_SHARE, SLOWEST_FOR_UPDATES_S, SLOWEST_S, Schedule, poll_period_s
 from bench.probes.sensor_timing import BURST_S, ENOUGH_CALLS, SensorTiming
 from bench.records import DeviceInfo, Reading, SensorInfo
 
@@ -38,11 +40,21 @@ class FakeProbe:
 
     name = "fake"
 
-    def __init__(self, clock: FakeClock, devices: Iterable[DeviceInfo], *, cost_s: float = 0.001, update_s: float = 0.02) -> None:
+    def __init__(
+        self,
+        clock: FakeClock,
+        devices: Iterable[DeviceInfo],
+        *,
+        cost_s: float = 0.001,
+        update_s: float = 0.02,
+        call_cpu_s: float = 0.0,
+    ) -> None:
         self.clock = clock
         self.devices = tuple(devices)
         self.cost_s = cost_s
         self.update_s = update_s
+        self.call_cpu_s = call_cpu_s
+        self.cpu_s = 0.0
         self.broken: dict[str, Exception] = {}
         self.calls: list[str] = []
 
@@ -56,6 +68,7 @@ class FakeProbe:
         self.calls.append(uid)
         before_ns = self.clock.monotonic_ns()
         self.clock.advance(self.cost_s)
+        self.cpu_s += self.call_cpu_s
         if uid in self.broken:
             raise self.broken[uid]
         step = before_ns // round(self.update_s * S)
@@ -76,7 +89,15 @@ class Harness:
         self.start_ns = self.clock.monotonic_ns()
         self.commands = sorted({**(commands or {}), seconds: wire.CLOSE}.items())
         rng = random.Random(7)
-        child = Child(probe, period_s, send=self._send, next_command=self._next_command, clock=self.clock, rng=rng)
+        child = Child(
+            probe,
+            period_s,
+            send=self._send,
+            next_command=self._next_command,
+            clock=self.clock,
+            rng=rng,
+            cpu_s=lambda: probe.cpu_s,
+        )
         child.run()
 
     def _send(self, line: wire.Line) -> None:
@@ -95,7 +116,7 @@ class Harness:
         return [line.discovery for _, line in self.lines if line.discovery is not None]
 
     def ticks(self) -> list[wire.Line]:
-        return [line for _, line in self.lines if line.discovery is None]
+        return [line for _, line in self.lines if line.discovery is None and line.period_s is None and line.raw is None]
 
     def readings(self, uid: str) -> list[Reading]:
         return [reading for line in self.ticks() for reading in line.readings if reading.uid == uid]
@@ -199,6 +220,75 @@ def test_a_domain_that_nobody_may_read_is_listed_but_not_polled() -> None:
     harness = Harness(probe, 2.0)
     assert probe.calls == []
     assert harness.discoveries()[-1].devices == (locked,)
+
+
+class TestRate:
+    @given(st.floats(0.01, 5), st.floats(0, 1), st.none() | st.floats(0.001, 5))
+    def test_never_faster_than_asked_nor_than_the_calls_cost(self, asked_s: float, cpu_s: float, update_s: float | None) -> None:
+        period_s = poll_period_s(asked_s, cpu_s, update_s)
+        assert period_s >= asked_s
+        assert period_s == pytest.approx(SLOWEST_S) or cpu_s / period_s <= MOST_CORE_SHARE * 1.000001
+        assert period_s <= max(asked_s, SLOWEST_S)
+
+    @given(st.floats(0.01, 5), st.none() | st.floats(0.001, 0.99))
+    def test_cheap_calls_see_each_value_twice_where_the_asked_rate_does(self, asked_s: float, update_s: float | None) -> None:
+        period_s = poll_period_s(asked_s, 0.0, update_s)
+        assert period_s <= max(asked_s, SLOWEST_FOR_UPDATES_S)
+        assert update_s is None or period_s <= max(asked_s, update_s / 2)
+
+    @pytest.mark.parametrize(
+        ("call_cpu_s", "update_s", "expected_s"),
+        [(0.0, 0.02, 0.1), (0.004, 0.02, 0.8), (0.0, 0.3, 0.15), (0.0, 1000.0, 0.1), (0.2, 0.02, SLOWEST_S)],
+    )
+    def test_the_child_picks_its_rate_from_what_it_measured(self, call_cpu_s: float, update_s: float, expected_s: float) -> None:
+        """Two devices: a tick costs two calls. A value that stands still tells no period, and the asked one stays."""
+        probe = FakeProbe(FakeClock(), [board("a"), board("b")], update_s=update_s, call_cpu_s=call_cpu_s)
+        harness = Harness(probe, 100.0)
+        told = [line.period_s for _, line in harness.lines if line.period_s is not None]
+        assert told == ([] if expected_s == 0.1 else [pytest.approx(expected_s, rel=0.05)])
+        late = [r.before_ns / S for r in harness.readings("a") if r.before_ns - harness.start_ns > 5 * S]
+        assert (late[-1] - late[0]) / (len(late) - 1) == pytest.approx(expected_s, rel=0.06)
+
+    def test_what_is_published_stays_where_nothing_moved(self) -> None:
+        sensor = SensorInfo(api="fake", unit="W", update_period_s=0.1)
+        device = replace(board("a", energy=False), power=sensor)
+        harness = Harness(FakeProbe(FakeClock(), [device], update_s=1000.0), 3.0)
+        power = harness.discoveries()[-1].devices[0].power
+        assert power is not None
+        assert power.update_period_s == 0.1
+        assert power.call_cost_s is not None
+
+
+class JumpyClock(FakeClock):
+    """A wall clock that is set back by an hour now and again, as by a time server."""
+
+    def wall_ns(self) -> int:
+        return super().wall_ns() - 3600 * S * (self.monotonic_ns() // (30 * S))
+
+
+def test_a_wall_clock_set_back_moves_no_stamp() -> None:
+    harness = Harness(FakeProbe(JumpyClock(), [board("a")]), 60.0)
+    stamps = [r.before_ns for r in harness.readings("a")]
+    assert stamps == sorted(stamps)
+    assert (stamps[-1] - stamps[0]) / S == pytest.approx(60, abs=0.5)
+
+
+def test_raw_values_are_told_when_asked_for() -> None:
+    class RawProbe(FakeProbe):
+        def raw(self, uid: str) -> tuple[wire.RawValue, ...]:
+            if uid == "b":
+                raise ProbeError("lost")
+            return (wire.RawValue(quantity="power_w", api="fake", unit="mW", value=100_000.0),)
+
+    harness = Harness(RawProbe(FakeClock(), [board("a"), board("b")]), 3.0, commands={2.0: "raw"})
+    (told,) = [line.raw for _, line in harness.lines if line.raw is not None]
+    assert [value.value for value in told["a"]] == [100_000.0]
+    assert told["b"] == ()
+    assert harness.discoveries()[-1].problems[0].subject == "b"
+    (nothing,) = [
+        line.raw for _, line in Harness(FakeProbe(FakeClock(), [board("a")]), 3.0, commands={2.0: "raw"}).lines if line.raw
+    ]
+    assert nothing == {"a": ()}
 
 
 class TestSensorTiming:

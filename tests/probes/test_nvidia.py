@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import builtins
+import os
+import subprocess
 import types
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from bench.errors import ProbeError
 from bench.probes import nvml
 from bench.probes.nvidia import NvidiaProbe
+from bench.probes.nvidia_sensors import power_timing
 from bench.probes.presence import Roots
 from bench.records import DeviceInfo
 from tests.probes.conftest import put_under_binding
@@ -191,6 +194,80 @@ def test_mig_slices_are_covered_by_their_board(bound: FakeNvml, probe: NvidiaPro
     assert devices[GPU_1].covers == ()
 
 
+def test_a_board_split_among_slices_is_shared_and_one_slice_is_not(bound: FakeNvml, probe: NvidiaProbe) -> None:
+    bound.change(b0__mig=3, b1__mig=1)
+    devices = _by_uid(probe)
+    assert (devices[GPU_0].shared or "").startswith("MIG: 3 slices")
+    assert devices[GPU_1].shared is None
+
+
+@pytest.mark.parametrize(("mode", "shared"), [(0, False), (1, False), (2, True), (3, True), (4, True)])
+def test_a_virtual_gpu_is_shared_and_one_passed_through_is_not(
+    bound: FakeNvml, probe: NvidiaProbe, mode: int, shared: bool
+) -> None:
+    bound.change(b0__virtualization=mode)
+    assert (_by_uid(probe)[GPU_0].shared is not None) is shared
+
+
+@pytest.mark.parametrize("variable", ["CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_SM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"])
+def test_a_board_split_among_containers_is_shared(probe: NvidiaProbe, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _by_uid(probe)[GPU_0].shared is None
+    monkeypatch.setenv(variable, "50")
+    assert variable in (_by_uid(probe)[GPU_0].shared or "")
+
+
+def _as_on_the_host(roots: Roots) -> None:
+    replace_text(roots.proc / "2/comm", "kthreadd\n")
+
+
+def test_processes_of_the_engines_tree_are_not_foreign(bound: FakeNvml, roots: Roots) -> None:
+    _as_on_the_host(roots)
+    probe, me = NvidiaProbe(roots, harness_pid=2**22 + 9), os.getpid()
+    with subprocess.Popen(["sleep", "60"]) as child, subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        bound.change(b0__pids=f"{child.pid} {other.pid}")
+        probe.discover()
+        assert probe.sample(GPU_0).foreign_processes is None  # nobody has said yet which are the engine's
+        probe.watch([child.pid])
+        assert probe.sample(GPU_1).foreign_processes == 0
+        assert probe.sample(GPU_0).foreign_processes == 1
+        bound.change(b0__pids=f"{child.pid} {2**22 + 7}")
+        probe.watch([])
+        assert probe.sample(GPU_0).foreign_processes == 0  # the other number belongs to nobody any more
+        probe.watch([me])
+        bound.change(b0__pids=f"{child.pid} {other.pid} {me}")
+        assert probe.sample(GPU_0).foreign_processes == 0
+        child.kill()
+        other.kill()
+    probe.close()
+
+
+def test_in_a_container_what_was_there_before_is_foreign(bound: FakeNvml, probe: NvidiaProbe) -> None:
+    """Process ids of the host can't be looked up from inside."""
+    bound.change(b0__pids="3999001 3999002")
+    probe.discover()
+    assert probe.sample(GPU_0).foreign_processes is None
+    bound.change(b0__pids="3999002 3999003")
+    probe.watch([os.getpid()])
+    assert probe.sample(GPU_0).foreign_processes == 1
+
+
+def test_a_driver_that_tells_no_processes_costs_nothing_else(bound: FakeNvml, probe: NvidiaProbe) -> None:
+    bound.change(b0__processes__ret=NOT_SUPPORTED)
+    probe.discover()
+    probe.watch([os.getpid()])
+    assert probe.sample(GPU_0).foreign_processes is None
+    assert probe.sample(GPU_0).power_w == pytest.approx(655.84)
+    assert probe.sample(GPU_1).foreign_processes == 0
+
+
+def test_raw_values_are_the_drivers_own(bound: FakeNvml, probe: NvidiaProbe) -> None:
+    bound.change(b0__energy_rate_mw=0)
+    probe.discover()
+    raw = {value.quantity: value for value in probe.raw(GPU_0)}
+    assert (raw["power_w"].value, raw["power_w"].unit) == (655840.0, "mW")
+    assert (raw["energy_j"].value, raw["energy_j"].unit) == (982134567.0, "mJ")
+
+
 def test_grace_hopper_keeps_gpu_and_module_apart(bound: FakeNvml, probe: NvidiaProbe) -> None:
     bound.show(1, {**H100, "0.name": "NVIDIA GH200 480GB", "0.module_mw": 812000})
     gpu, module = probe.discover().devices
@@ -312,12 +389,16 @@ def test_limits_have_standard_names(bits: int, names: tuple[str, ...]) -> None:
         ("usage", 7, "NVIDIA A100-SXM4-80GB", 0.025),
         ("usage", 7, "NVIDIA A40", 1.0),
         ("usage", 8, "NVIDIA L40S", 1.0),
+        ("instant", 9, "NVIDIA H100 80GB HBM3", 0.025),
+        ("instant", None, "NVIDIA H100 80GB HBM3", 0.025),
+        ("instant", 9, "NVIDIA GH200 480GB", 0.020),
+        ("instant", 7, "NVIDIA RTX A3000 Laptop GPU", None),
         ("instant", 8, "NVIDIA L40S", None),
         ("instant", None, "NVIDIA New", None),
     ],
 )
 def test_averaging_windows(field: str, architecture: int | None, name: str, window_s: float | None) -> None:
-    assert nvml.averaging_window_s(field, architecture, name) == window_s
+    assert power_timing(field, architecture, name).averaging_s == window_s
 
 
 def _without_library(monkeypatch: pytest.MonkeyPatch) -> None:

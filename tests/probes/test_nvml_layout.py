@@ -16,6 +16,7 @@ _BINDING = {
     "nvmlMemory_v2_t": pynvml.c_nvmlMemory_v2_t,
     "nvmlValue_t": pynvml.c_nvmlValue_t,
     "nvmlFieldValue_t": pynvml.c_nvmlFieldValue_t,
+    "nvmlProcessInfo_t": pynvml.c_nvmlProcessInfo_v3_t,
 }
 
 

@@ -102,3 +102,41 @@ def test_an_index_of_two_vendors_is_refused() -> None:
 def test_the_same_board_twice_is_refused(wanted: list[str]) -> None:
     with pytest.raises(UsageError, match="named twice"):
         resolve(CARDS, wanted)
+
+
+AMD_A, AMD_B = "GPU-1a2b3c4d5e6f7081", "GPU-00000000a0b0c001"
+TWO_DIES = [device(AMD_A, 0, probe="amd", covers=(AMD_B,)), device(AMD_B, 1, probe="amd", board=AMD_A)]
+
+
+class TestAmd:
+    def test_rocr_is_told_the_unique_ids_and_hip_its_own_numbers(self) -> None:
+        placement = resolve([device(AMD_A, 0, probe="amd"), device(AMD_B, 1, probe="amd")], ["1", "0"])
+        assert placement.device_uids == (AMD_B, AMD_A)
+        assert placement.visibility_env == {"ROCR_VISIBLE_DEVICES": f"{AMD_B},{AMD_A}", "HIP_VISIBLE_DEVICES": "0,1"}
+
+    @pytest.mark.parametrize("word", ["amd:1", "1", AMD_B, "GPU-00000000a"])
+    def test_a_die_shows_itself_and_is_measured_by_its_board(self, word: str) -> None:
+        placement = resolve(TWO_DIES, [word])
+        assert set(placement.device_uids) == {AMD_A, AMD_B}
+        assert placement.visibility_env == {"ROCR_VISIBLE_DEVICES": AMD_B, "HIP_VISIBLE_DEVICES": "0"}
+
+    def test_both_dies_of_a_board(self) -> None:
+        placement = resolve(TWO_DIES, ["amd"])
+        assert placement.device_uids == (AMD_A, AMD_B)
+        assert placement.visibility_env == {"ROCR_VISIBLE_DEVICES": f"{AMD_A},{AMD_B}", "HIP_VISIBLE_DEVICES": "0,1"}
+
+    def test_without_unique_ids_the_drivers_order_goes(self) -> None:
+        placement = resolve([device("amd:pci:0000:03:00.0", 0, probe="amd"), device(AMD_A, 1, probe="amd")], ["amd"])
+        assert placement.visibility_env == {"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "0,1"}
+
+    def test_cpu_hides_both_vendors_boards(self) -> None:
+        placement = resolve([*CARDS, *TWO_DIES], ["cpu"])
+        assert placement.visibility_env == {"ROCR_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": ""}
+
+    def test_a_board_of_each_vendor(self) -> None:
+        placement = resolve([*CARDS, *TWO_DIES], ["nvidia:0", "amd:0"])
+        assert placement.visibility_env == {
+            "CUDA_VISIBLE_DEVICES": A,
+            "ROCR_VISIBLE_DEVICES": AMD_A,
+            "HIP_VISIBLE_DEVICES": "0",
+        }

@@ -1,0 +1,61 @@
+"""Whose processes are on a board: those of the engine, or somebody else's.
+
+A driver tells process ids of the host. Inside a container they can't be looked up; there, what was on the board before the
+engine started is known to be foreign, and nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import psutil
+
+from bench.probes.presence import Roots
+
+
+class Occupants:
+    """Tells foreign processes from those of the watched trees and of the harness itself."""
+
+    def __init__(self, roots: Roots, harness_pid: int | None = None) -> None:
+        self._ours = {os.getppid() if harness_pid is None else harness_pid}
+        self._host_view = _sees_the_host(roots)
+        self._before: set[int] = set()
+        self._engine_known = False
+
+    def watch(self, pids: Iterable[int]) -> None:
+        """These trees are the engine's."""
+        self._ours.update(pids)
+        self._engine_known = True
+
+    def foreign(self, pids: Iterable[int]) -> float | None:
+        """How many of `pids` are not ours; None while nobody has said which processes are the engine's."""
+        seen = set(pids)
+        if not self._engine_known:
+            self._before |= seen
+            return None
+        if not self._host_view:
+            return float(len(seen & self._before))
+        return float(sum(not self._is_ours(pid) for pid in seen))
+
+    def _is_ours(self, pid: int) -> bool:
+        if pid in self._ours:
+            return True
+        try:
+            ancestors = {parent.pid for parent in psutil.Process(pid).parents()}
+        except psutil.NoSuchProcess:
+            return True  # it has just ended: nothing to accuse
+        except psutil.AccessDenied:
+            return False
+        if ancestors.isdisjoint(self._ours):
+            return False
+        self._ours.add(pid)  # it stays ours when its parent ends before it
+        return True
+
+
+def _sees_the_host(roots: Roots) -> bool:
+    """Whether process ids here are those of the host: its second process is then the kernel's own."""
+    try:
+        return (roots.proc / "2/comm").read_text().strip() == "kthreadd"
+    except OSError:
+        return False
