@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from bench.records import Case, DeviceInfo, EngineHandle, LocalModel
+from bench.records import Case, DataSpec, DeviceInfo, EngineHandle, LocalModel
 
 _NOT_MEASURED = ("name", "suite", "labels", "api_key_env")
 _NOT_CANONICAL_ARGS = frozenset({"port", "host", "log_file", "log_level", "verbosity", "api_key", "engine_python", "binary"})
@@ -24,7 +24,7 @@ def digest(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if not _as_before(f, value)}
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -34,9 +34,21 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _as_before(field: dataclasses.Field[Any], record: Any) -> bool:
+    """Whether a field came later and says what was so without it."""
+    return bool(field.metadata.get("later")) and getattr(record, field.name) == field.default
+
+
+def _known_by_content(case: Case) -> Case:
+    """A file whose content is known counts by that, wherever it lies."""
+    if case.data.sha256 is None:
+        return case
+    return dataclasses.replace(case, data=dataclasses.replace(case.data, path=None))
+
+
 def case_id(case: Case) -> str:
-    """Hash of the resolved case without what is only for people (its name, suite and labels)."""
-    plain = _plain(case)
+    """Hash of the resolved case without what is only for people (its name, suite and labels) and where its data lies."""
+    plain = _plain(_known_by_content(case))
     for name in _NOT_MEASURED:
         del plain[name]
     return digest(plain)
@@ -44,8 +56,10 @@ def case_id(case: Case) -> str:
 
 def workload_id(case: Case, dataset_hash: str | None = None) -> str:
     """Hash of load, lengths, dataset, seed and sampling. Known before anything starts: a synthetic dataset is its own
-    description, a file is its content's hash.
+    description, a file is its content's hash (`case.data.sha256`, or `dataset_hash` where that isn't filled in).
     """
+    case = _known_by_content(case)
+    data = {} if case.data == DataSpec() else {"data": case.data}
     return digest(
         {
             "load": case.load,
@@ -56,13 +70,15 @@ def workload_id(case: Case, dataset_hash: str | None = None) -> str:
             "protocol": case.protocol,
             "seed": case.seed,
             "sampling": case.sampling,
+            **data,
+            **({} if case.stream else {"stream": False}),
         }
     )
 
 
-def trial_id(run_id: str, case: str, repeat: int, role: str) -> str:
-    """Hash of run, case, repeat and role."""
-    return digest([run_id, case, repeat, role])
+def trial_id(run_id: str, case: str, repeat: int, role: str, attempt: int = 1) -> str:
+    """Hash of run, case, repeat and role; from the second attempt on also of its number."""
+    return digest([run_id, case, repeat, role, *([attempt] if attempt > 1 else [])])
 
 
 def series_id(case: Case, workload: str, model: LocalModel | None, engine: EngineHandle, devices: tuple[DeviceInfo, ...]) -> str:

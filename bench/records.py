@@ -22,6 +22,18 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 Scalar = str | int | float | bool | None
 
+LATER = {"later": True}
+"""Marks a field that was added when ids were in use already: at its default it takes no part in them."""
+
+
+ProtocolName = Literal[
+    "openai-chat", "openai-completions", "vllm-completions", "sglang-generate", "llamacpp-completion", "kserve-generate"
+]
+"""How requests are worded: one module each in `bench.load.protocols`."""
+
+TOKEN_ID_PROTOCOLS = frozenset({"openai-completions", "vllm-completions", "sglang-generate", "llamacpp-completion"})
+"""Protocols whose prompts may be token ids: lengths are exact where the vocabulary's size is known."""
+
 
 # --- what is to be measured -------------------------------------------------------------------------------------------
 
@@ -37,28 +49,74 @@ class Profile(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthSpec:
     """A distribution of token counts. `fixed`: always `mean`; `uniform`: mean*(1 +- spread); `normal`, `lognormal`:
-    standard deviation `spread`*mean.
+    standard deviation `spread`*mean; `dataset`: as each row of the data set says, with their mean and their `largest`.
     """
 
-    dist: Literal["fixed", "uniform", "normal", "lognormal"] = "fixed"
+    dist: Literal["fixed", "uniform", "normal", "lognormal", "dataset"] = "fixed"
     mean: int
     spread: float = 0.0
+    largest: int | None = field(default=None, metadata=LATER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A stretch of load that goes in a straight line from `start` to `end`: requests/s in open loop, requests in flight in
+    closed loop. Equal ends make a step.
+    """
+
+    start: float
+    end: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSpec:
+    """Where prompts come from, beside the kind that `Case.dataset` names. `sha256` and `rows` (usable ones) are those of the
+    file's content, None until it has been read. Rows outside the limits are left out. `salt`: put something new before each
+    prompt, so that no prefix cache knows it. `prefix_tokens` come before the prompt and are shared by every
+    `prefix_groups`-th request.
+    """
+
+    path: str | None = None
+    sha256: str | None = None
+    rows: int | None = None
+    prompt_column: str | None = None
+    output_tokens_column: str | None = None
+    min_input_tokens: int | None = None
+    max_input_tokens: int | None = None
+    min_output_tokens: int | None = None
+    max_output_tokens: int | None = None
+    shuffle: bool = True
+    salt: bool = True
+    prefix_tokens: int = 0
+    prefix_groups: int = 0
+    shares_prefixes: bool = False
+    """The rows themselves say which prompts begin alike."""
+
+    @property
+    def wants_cache_hits(self) -> bool:
+        """Whether a prefix cache is meant to find something."""
+        return self.prefix_groups > 0 or self.shares_prefixes or not self.salt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSpec:
     """How requests arrive. Closed loop: `batch_size` requests in flight. Open loop: `request_rate` per second
     (None with `arrivals` burst: all at once), `max_concurrency` caps what is in flight. `num_prompts` makes the job
-    count-bound.
+    count-bound. `stages` replace a constant load from `t0` on; `batch_size` is then the largest. Arrivals `trace` are those of
+    the data set, `speed` times as fast; `whole_trace`: all of it, as one job.
     """
 
     kind: Literal["closed", "open"]
     batch_size: int | None = None
     request_rate: float | None = None
-    arrivals: Literal["constant", "poisson", "gamma", "burst"] | None = None
+    arrivals: Literal["constant", "poisson", "gamma", "burst", "trace"] | None = None
     burstiness: float | None = None
     max_concurrency: int | None = None
     num_prompts: int | None = None
+    stages: tuple[Stage, ...] = field(default=(), metadata=LATER)
+    speed: float | None = field(default=None, metadata=LATER)
+    whole_trace: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +152,19 @@ class Case:
     engine_args: dict[str, Scalar] = field(default_factory=dict)
     base_url: str | None = None
     api_key_env: str | None = None
-    protocol: Literal["openai-chat", "openai-completions"] = "openai-chat"
+    protocol: ProtocolName = "openai-chat"
+    stream: bool = field(default=True, metadata=LATER)
+    """False: each answer comes whole, so that nothing is known of its first token."""
     devices: tuple[str, ...] = ()
     load: LoadSpec
     input_tokens: LengthSpec
     output_tokens: LengthSpec
     exact_lengths: bool = False
     dataset: str = "synthetic"
+    """`synthetic`, or the format of the file in `data`: `sharegpt`, `jsonl`, `csv`, `parquet`, `mooncake`, `azure`; `file` until
+    it has been looked at.
+    """
+    data: DataSpec = field(default=DataSpec(), metadata=LATER)
     seed: int = 0
     sampling: Sampling = field(default_factory=Sampling)
     duration_s: float
@@ -113,6 +177,31 @@ class Case:
     slos: tuple[Slo, ...] = ()
     client_workers: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is looked for among loads from `low` to `high` with at most `points` of them measured.
+
+    `knee`: the smallest load that doubling would raise throughput by less than `gain` (a share). `max-goodput`: the largest load
+    at which the share of requests that meet every SLO is at least `attainment`.
+    """
+
+    find: Literal["knee", "max-goodput"]
+    over: Literal["batch_size", "request_rate"] = "batch_size"
+    low: float = 1.0
+    high: float = 256.0
+    points: int = 12
+    attainment: float = 0.99
+    gain: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A search, and the case that it measures at each load: `case` stands at the lowest one."""
+
+    case: Case
+    search: Search
 
 
 # --- where it runs ----------------------------------------------------------------------------------------------------
@@ -164,7 +253,7 @@ class Target:
     """
 
     base_url: str
-    protocol: Literal["openai-chat", "openai-completions"]
+    protocol: ProtocolName
     model: str
     api_key_env: str | None = None
     token_ids: bool = False
@@ -392,6 +481,8 @@ class DeviceInfo:
     energy: SensorInfo | None = None
     power_reason: str | None = None
     reasons: dict[str, str] = field(default_factory=dict)
+    shared: str | None = None
+    """Why its power can't be one engine's alone (MIG slices, vGPU, HAMi), in words; None where nothing says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,6 +514,8 @@ class Reading:
     temperature_c: float | None = None
     clock_mhz: float | None = None
     throttle: tuple[str, ...] | None = None
+    foreign_processes: float | None = None
+    """Processes that use the device and are not the engine's; None where it can't be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -486,6 +579,10 @@ class Metric:
     reason: str | None = None
     source: str | None = None
     """Where counts come from when that matters: `usage`, `ids`, `chunks`, `spread_by_bytes`; or the energy method."""
+    terms: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """The error budget of an energy metric: 95% half-widths below and above, in its unit, by what causes them (`blocks`, `ends`,
+    `unseen`, `token_count`, `idle`, `gain`). `low` and `high` add them in quadrature.
+    """
 
 
 class Status(StrEnum):
@@ -523,6 +620,8 @@ class TrialKey:
     workload_id: str
     repeat: int
     role: str = "measure"
+    attempt: int = 1
+    """Above 1 where a resumed run measures again what had failed or was cut off; only the last attempt counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -556,6 +655,7 @@ class TrialRecord:
     engine_metrics_before: dict[str, float] = field(default_factory=dict)
     engine_metrics_after: dict[str, float] = field(default_factory=dict)
     dataset_hash: str | None = None
+    prompts_recycled: bool = False
     telemetry_period_s: float | None = None
     files: dict[str, str] = field(default_factory=dict)
     """sha256 of each sibling file."""

@@ -2,7 +2,9 @@
 
 A server in a process of its own sends prepared chunks on an exact schedule and stamps every write. Printed per point: CPU per
 streamed chunk of the whole client (worker and harness, less their start-up), of the worker while it reads, and of parsing; and
-the client's TTFT and inter-chunk latency beside what the server really did over the same window.
+the client's TTFT and inter-chunk latency beside what the server really did over the same window, and whether the trial would be
+valid. With two cores or more the client (harness and worker) has one to itself and the server the next; `--no-pin` leaves that to
+the kernel.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from numpy.typing import NDArray
 
 from bench.load import WireLoad
 from bench.ports import LoadPlan
-from bench.records import Case, LengthSpec, LoadResult, LoadSpec, Profile, Target
+from bench.records import Case, LengthSpec, LoadResult, LoadSpec, Profile, Target, Telemetry
+from bench.timing.trial import measure as judge
 
 TTFT_MS, GAP_MS, CHUNKS = 50.0, 20.0, 128
 
@@ -246,17 +249,37 @@ def measure_floor(context: SpawnContext, port: int, streams: int, seconds: float
     return found
 
 
-def measure(streams: int, seconds: float) -> None:
+def pin(pid: int, core: int) -> None:
+    """Keep a process on one core."""
+    if sys.platform == "linux":
+        os.sched_setaffinity(pid, {sorted(ALL_CORES)[core]})
+
+
+ALL_CORES = os.sched_getaffinity(0) if sys.platform == "linux" else set()
+
+
+def verdict(case: Case, result: LoadResult) -> str:
+    """Valid, or why not."""
+    reasons = judge(case, result, Telemetry(), {}, {}).reasons
+    against = [f"{r.code} ({r.group}): {r.message}" for r in reasons if r.severity == "invalid"]
+    return "; ".join(against) or "valid"
+
+
+def measure(streams: int, seconds: float, *, pinned: bool) -> None:
     """One point, printed."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     server = context.Process(target=serve, args=(theirs,), daemon=True)
     server.start()
     port = ours.recv()
+    if pinned and len(ALL_CORES) >= 2 and server.pid is not None:
+        pin(server.pid, 1)
+        pin(0, 0)
     target = Target(base_url=f"http://127.0.0.1:{port}/v1", protocol="openai-chat", model="m")
     base_s = start_up_cpu_s(target)
     before = cpu_s()
-    result = run(target, case_of(streams, seconds))
+    case = case_of(streams, seconds)
+    result = run(target, case)
     used_s = cpu_s() - before - base_s
     bare_us = measure_floor(context, port, streams, seconds)
     ours.send("truth")
@@ -276,6 +299,7 @@ def measure(streams: int, seconds: float) -> None:
         f"loop lag p99 {health.loop_lag_p99_ms:.2f} ms, send lag p99 {health.send_lag_p99_ms:.3f} ms",
         f"coalesced reads {health.coalesced_read_share:.5f}",
         *compare(result, truth),
+        verdict(case, result),
     ]
     sys.stdout.write("\n  ".join(lines) + "\n")
     sys.stdout.flush()
@@ -286,9 +310,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, nargs="+", default=[200, 1000])
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--no-pin", action="store_true")
     flags = parser.parse_args()
     for streams in flags.streams:
-        measure(streams, flags.seconds)
+        measure(streams, flags.seconds, pinned=not flags.no_pin)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bench.identity import case_id, config_id, digest, series_id, trial_id, workload_id
 from bench.records import (
     Case,
+    DataSpec,
     DeviceInfo,
     EngineHandle,
     LengthSpec,
@@ -18,6 +19,7 @@ from bench.records import (
     Profile,
     Sampling,
     Slo,
+    Stage,
 )
 
 CASE = Case(
@@ -48,12 +50,14 @@ MEASURED: dict[str, Any] = {
     "engine_args": {"threads": 3, "flash": True},
     "base_url": "http://other",
     "protocol": "openai-completions",
+    "stream": False,
     "devices": ("0",),
     "load": LoadSpec(kind="closed", batch_size=5),
     "input_tokens": LengthSpec(mean=65),
     "output_tokens": LengthSpec(mean=33),
     "exact_lengths": True,
-    "dataset": "other.jsonl",
+    "dataset": "jsonl",
+    "data": DataSpec(sha256="abc"),
     "seed": 1,
     "sampling": Sampling(temperature=0.5),
     "duration_s": 11.0,
@@ -73,12 +77,43 @@ INNER: list[tuple[str, Any]] = [
     ("load", LoadSpec(kind="closed", batch_size=4, burstiness=1.0)),
     ("load", LoadSpec(kind="closed", batch_size=4, max_concurrency=4)),
     ("load", LoadSpec(kind="closed", batch_size=4, num_prompts=4)),
+    ("load", LoadSpec(kind="closed", batch_size=4, stages=(Stage(start=1, end=1, duration_s=1),))),
+    ("load", LoadSpec(kind="closed", batch_size=4, stages=(Stage(start=2, end=1, duration_s=1),))),
+    ("load", LoadSpec(kind="closed", batch_size=4, stages=(Stage(start=1, end=2, duration_s=1),))),
+    ("load", LoadSpec(kind="closed", batch_size=4, stages=(Stage(start=1, end=1, duration_s=2),))),
+    ("load", LoadSpec(kind="closed", batch_size=4, speed=1.0)),
+    ("load", LoadSpec(kind="closed", batch_size=4, whole_trace=True)),
+    ("data", DataSpec(path="a.jsonl")),
+    ("data", DataSpec(rows=5)),
+    ("data", DataSpec(prompt_column="p")),
+    ("data", DataSpec(output_tokens_column="n")),
+    ("data", DataSpec(min_input_tokens=1)),
+    ("data", DataSpec(max_input_tokens=1)),
+    ("data", DataSpec(min_output_tokens=1)),
+    ("data", DataSpec(max_output_tokens=1)),
+    ("data", DataSpec(shuffle=False)),
+    ("data", DataSpec(salt=False)),
+    ("data", DataSpec(prefix_tokens=1)),
+    ("data", DataSpec(prefix_groups=1)),
+    ("data", DataSpec(shares_prefixes=True)),
+    ("input_tokens", LengthSpec(mean=64, largest=65)),
     ("input_tokens", LengthSpec(mean=64, dist="uniform", spread=0.0)),
     ("input_tokens", LengthSpec(mean=64, dist="fixed", spread=0.5)),
     ("sampling", Sampling(top_p=0.5)),
     ("sampling", Sampling(ignore_eos=False)),
 ]
-OF_THE_WORKLOAD = {"load", "input_tokens", "output_tokens", "exact_lengths", "dataset", "protocol", "seed", "sampling"}
+OF_THE_WORKLOAD = {
+    "load",
+    "input_tokens",
+    "output_tokens",
+    "exact_lengths",
+    "dataset",
+    "data",
+    "protocol",
+    "stream",
+    "seed",
+    "sampling",
+}
 
 
 def test_digests_are_the_same_for_ever() -> None:
@@ -124,6 +159,28 @@ def test_a_dataset_is_known_by_its_content() -> None:
     other = dataclasses.replace(CASE, dataset="copy/of/a.jsonl")
     assert workload_id(one, "sha") == workload_id(other, "sha") != workload_id(one, "other sha")
     assert workload_id(one) != workload_id(other)
+
+
+def test_a_file_whose_content_is_known_counts_by_that_wherever_it_lies() -> None:
+    here, there = (dataclasses.replace(CASE, data=DataSpec(path=path, sha256="abc")) for path in ("a.jsonl", "/data/b.jsonl"))
+    changed = dataclasses.replace(CASE, data=DataSpec(path="a.jsonl", sha256="def"))
+    assert (case_id(here), workload_id(here)) == (case_id(there), workload_id(there))
+    assert case_id(here) != case_id(changed)
+    assert workload_id(here) != workload_id(changed)
+
+
+def test_every_field_of_the_parts_is_tried_above() -> None:
+    """A new field of a load, a length or the data without a line in `INNER` fails here."""
+    base = {"load": CASE.load, "input_tokens": CASE.input_tokens, "data": CASE.data, "sampling": CASE.sampling}
+    for name, record in base.items():
+        tried = {
+            field.name
+            for part, value in [*INNER, *((n, v) for n, v in MEASURED.items() if n in base)]
+            if part == name
+            for field in dataclasses.fields(record)  # type: ignore[arg-type]
+            if getattr(value, field.name) != getattr(record, field.name)
+        }
+        assert tried == {field.name for field in dataclasses.fields(record)}, name  # type: ignore[arg-type]
 
 
 VALUES = st.recursive(
@@ -219,3 +276,9 @@ def test_a_configuration_ends_with_the_driver_and_ignores_the_host() -> None:
     assert config_id("s", ENGINE, (BOARD, host)) == config_id("s", ENGINE, (BOARD,))
     moved = dataclasses.replace(ENGINE, pids=(9,), command=("y",), log_path="/x")
     assert config_id("s", moved, (BOARD,)) == config_id("s", ENGINE, (BOARD,))
+
+
+def test_another_attempt_is_another_trial_and_the_first_has_the_id_it_always_had() -> None:
+    first = trial_id("run", "case", 1, "measure")
+    assert trial_id("run", "case", 1, "measure", 1) == first == digest(["run", "case", 1, "measure"])
+    assert len({first, trial_id("run", "case", 1, "measure", 2), trial_id("run", "case", 1, "measure", 3)}) == 3

@@ -5,8 +5,8 @@
 """
 
 from bench.load.arrivals import arrival_offsets_s
-from bench.load.columns import recover
 from bench.load.coordinator import WireLoad, worker_count
+from bench.load.gather import recover
 from bench.load.lengths import draw_lengths
 from bench.load.parse import ParsedRequest, parse_request
 from bench.load.prompts import synthetic_hash

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from bench.errors import UsageError
+from bench.load.proxy import Proxy, proxy_for
 
 _VERSIONED = re.compile(r"/v\d+\w*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """`unix_path` is set for sockets; `path` begins with `/` and ends with the API version (`/v1`)."""
+    """`unix_path` is set for sockets, `proxy` where one stands in between. `path` is what comes before a protocol's own: empty,
+    or begins with `/`, and ends with the API version (`/v1`) where the protocol stands under one.
+    """
 
     host: str
     port: int
     tls: bool
     path: str
     unix_path: str | None = None
+    proxy: Proxy | None = None
 
     @property
     def host_header(self) -> str:
@@ -28,17 +33,25 @@ class Address:
         return name if self.port == (443 if self.tls else 80) else f"{name}:{self.port}"
 
 
-def parse_address(base_url: str) -> Address:
+def route(base_url: str, environ: Mapping[str, str], *, versioned: bool = True) -> Address:
+    """`parse_address`, with the proxy that the environment names for it. Raises: UsageError."""
+    address = parse_address(base_url, versioned=versioned)
+    if address.unix_path is not None:
+        return address
+    return replace(address, proxy=proxy_for(address.host, address.port, tls=address.tls, environ=environ))
+
+
+def parse_address(base_url: str, *, versioned: bool = True) -> Address:
     """`http(s)://host[:port][/path]` with or without the API version at its end, or `unix:/path/to/socket`.
 
-    Raises: UsageError for anything else.
+    `versioned`: whether the protocol's paths stand under the version, else it is left out. Raises: UsageError for anything else.
     """
     parts = urlsplit(base_url)
     if parts.scheme == "unix":
         path = unquote(parts.path)
         if not path:
             raise UsageError(f"no socket path in {base_url!r}", hint="write unix:/path/to/socket")
-        return Address(host="localhost", port=80, tls=False, path="/v1", unix_path=path)
+        return Address(host="localhost", port=80, tls=False, path="/v1" if versioned else "", unix_path=path)
     try:
         port = parts.port
     except ValueError:
@@ -51,21 +64,30 @@ def parse_address(base_url: str) -> Address:
         )
     tls = parts.scheme == "https"
     path = parts.path.rstrip("/")
-    if not _VERSIONED.search(path):
+    if not versioned:
+        path = _VERSIONED.sub("", path)
+    elif not _VERSIONED.search(path):
         path += "/v1"
     return Address(host=parts.hostname, port=port or (443 if tls else 80), tls=tls, path=path)
 
 
 def http_head(address: Address, path: str, body_b: int, key: str | None) -> bytes:
-    """Request line and headers of a POST of `body_b` bytes of JSON."""
+    """Request line and headers of a POST of `body_b` bytes of JSON. A proxy of plain HTTP wants the whole URL; inside a tunnel
+    (TLS) it sees nothing.
+    """
+    proxy = None if address.tls else address.proxy
+    where = f"http://{address.host_header}{path}" if proxy is not None else path
     lines = [
-        f"POST {path} HTTP/1.1",
+        f"POST {where} HTTP/1.1",
         f"Host: {address.host_header}",
         "User-Agent: tokjoule",
         "Content-Type: application/json",
         "Accept: text/event-stream, application/json",
+        "Accept-Encoding: identity",
         f"Content-Length: {body_b}",
     ]
     if key:
         lines.append(f"Authorization: Bearer {key}")
+    if proxy is not None and proxy.authorization is not None:
+        lines.append(f"Proxy-Authorization: {proxy.authorization}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

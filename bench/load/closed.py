@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 
 from bench.load.arrivals import share
@@ -15,6 +17,22 @@ BARREN_AFTER = 3
 """Attempts without any token after which the warm-up no longer waits for a slot."""
 _BACKOFF_FIRST_S = 0.02
 _BACKOFF_LAST_S = 1.0
+_RETRY_AFTER_LIMIT_S = 30.0
+"""A server may ask for a longer pause (`Retry-After`), but not for one that outlasts most trials."""
+_SPREAD_SHARE = 0.5
+"""Slots begin spread over this share of the warm-up: requests of one length that begin together go on in lockstep, and then
+queue for each other in the server's intake, which no independent users would do."""
+
+
+def start_offsets_s(slots: int, warmup_s: float, seed: int) -> list[float]:
+    """When each slot begins [s]: at a random moment of each of as many equal parts as there are slots.
+
+    Even steps could be as bad as none: a step may be a multiple of the time between two tokens.
+    """
+    if slots == 1:
+        return [0.0]
+    jitter = random.Random(seed)  # noqa: S311  nothing secret
+    return [(slot + jitter.random()) * warmup_s * _SPREAD_SHARE / slots for slot in range(slots)]
 
 
 @dataclass(slots=True)
@@ -26,19 +44,22 @@ class _Slot:
 
 
 class ClosedLoop(Driver):
-    """Slot i always has one request in flight, from the moment its connection stands."""
+    """Slot i always has one request in flight, from the moment when its turn comes in the warm-up."""
 
     def start(self, start_ns: int) -> None:
         count = share(self.case.load.batch_size or 1, self.workers, self.worker)
         self._left = None if self.case.load.num_prompts is None else share(self.case.load.num_prompts, self.workers, self.worker)
         self._open = 0
         self._slots = [_Slot() for _ in range(count if self._left is None else min(count, self._left))]
-        self.at(start_ns, self._fill)
+        everyone = self.case.load.batch_size or 1
+        warmup_s = self.case.warmup_s if self._left is None else 0.0  # a job bound by a count has no warm-up
+        offsets_s = start_offsets_s(everyone, warmup_s, self.case.seed)[self.worker :: self.workers]
+        for index, offset_s in zip(range(len(self._slots)), offsets_s, strict=False):
+            self.at(start_ns + round(offset_s * 1e9), partial(self._begin, index))
 
-    def _fill(self) -> None:
-        for index in range(len(self._slots)):
-            if self._book():
-                self.spawn(self._dial(index))
+    def _begin(self, index: int) -> None:
+        if not self.stopped and self._book():
+            self.spawn(self._dial(index))
 
     def slots(self) -> int:
         return len(self._slots)
@@ -54,13 +75,15 @@ class ClosedLoop(Driver):
         self._open -= 1
         if self.stopped:
             return
+        if good and not self.streamed:
+            self.warm.add(connection.slot)
         self._judge(connection.slot, good=good)
         if not self._book():
             return
         if not good:
             self.forget(connection)
             connection.close()
-            self._later(connection.slot)
+            self._later(connection.slot, connection.retry_after_s)
         elif reusable and not connection.dead:
             self._send(connection, connection.now_ns)
         else:
@@ -91,15 +114,18 @@ class ClosedLoop(Driver):
                 self.barren.add(index)
 
     def _send(self, connection: Connection, ended_ns: int = MISSING) -> None:
-        connection.watch = None if connection.slot in self.warm else self.watch()
+        connection.watch = self.watch() if self.streamed and connection.slot not in self.warm else None
         sent_ns = self.send(connection)
         if ended_ns != MISSING:
             self.gauges.send_at_ns.append(sent_ns)
             self.gauges.send_lag_ns.append(sent_ns - ended_ns)
 
-    def _later(self, index: int) -> None:
-        """Try a slot again after a pause that doubles with each failure: a dead server must not be hammered."""
+    def _later(self, index: int, asked_s: float = 0.0) -> None:
+        """Try a slot again after a pause that doubles with each failure: a dead server must not be hammered. `asked_s`: how long
+        the server asked us to wait.
+        """
         delay_s = min(_BACKOFF_LAST_S, _BACKOFF_FIRST_S * 2 ** min(self._slots[index].failures - 1, 10))
+        delay_s = max(delay_s, min(asked_s, _RETRY_AFTER_LIMIT_S))
         self.loop.call_later(delay_s, lambda: None if self.stopped else self.spawn(self._dial(index)))
 
     async def _dial(self, index: int, ended_ns: int = MISSING) -> None:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, TypeVar
+
+import numpy as np
 
 from bench.clock import SYSTEM, Clock
 from bench.errors import LoadError, TargetError, UsageError
-from bench.load.address import parse_address
-from bench.load.columns import read_column, read_log, remove_files
+from bench.load.address import route
+from bench.load.arrivals import peak_rate
+from bench.load.columns import remove_files
 from bench.load.crew import Crew
+from bench.load.data import pin, write_book
+from bench.load.gather import read_column, read_log
 from bench.load.health import GAUGES, WorkerGauges, judge_client
 from bench.load.messages import Arm, Build, Done, Go, Halt, Job, Probe, Probed, Progress, Ready, Refused
 from bench.load.prompts import synthetic_hash
 from bench.load.protocols import wire_protocol
 from bench.ports import LoadPlan
-from bench.records import Case, ClientHealth, EventLog, LoadProgress, LoadResult, Window
+from bench.records import Case, ClientHealth, EventLog, LoadProgress, LoadResult, Outcome, Window
 from bench.units import NS_PER_S
 
 OnProgress = Callable[[LoadProgress], None]
@@ -40,7 +46,7 @@ def worker_count(case: Case, cores: int) -> int:
     load = case.load
     streams = load.batch_size if load.kind == "closed" else load.max_concurrency
     by_streams = math.ceil((streams or 1) / _STREAMS_PER_WORKER)
-    by_rate = math.ceil((load.request_rate or 0) / _REQUESTS_PER_S_PER_WORKER) if load.kind == "open" else 1
+    by_rate = math.ceil((peak_rate(load) or 0) / _REQUESTS_PER_S_PER_WORKER) if load.kind == "open" else 1
     return max(1, min(max(by_streams, by_rate), cores - 1, load.num_prompts or cores))
 
 
@@ -57,8 +63,9 @@ class WireLoad:
         Raises: TargetError (refused, 401, 404 and the like, before any load), UsageError (a load that can't be made),
         LoadError (a worker died, or its disk is full; what it saw is left in `spill_dir` for `recover`).
         """
-        case = plan.case
         check_plan(plan)
+        plan = settle(plan)
+        case = plan.case
         try:
             plan.spill_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -70,21 +77,25 @@ class WireLoad:
 def check_plan(plan: LoadPlan) -> None:
     """Refuse what can't be sent before anything is started. Raises: UsageError."""
     case = plan.case
-    parse_address(plan.target.base_url)
-    wire_protocol(plan.target.protocol)
-    if case.dataset != "synthetic":
-        raise UsageError(f"dataset {case.dataset!r} is not known to the load generator", hint="known: synthetic")
+    protocol = wire_protocol(plan.target.protocol)
+    route(plan.target.base_url, os.environ, versioned=protocol.versioned)
     if case.load.kind == "closed" and not (case.load.batch_size or 0) > 0:
         raise UsageError("closed loop needs a batch_size above 0")
     if (
         case.load.kind == "open"
         and case.load.arrivals != "burst"
         and case.load.num_prompts is None
-        and not case.load.request_rate
+        and not (case.load.request_rate or case.load.stages or case.load.arrivals == "trace")
     ):
         raise UsageError("open loop needs a request_rate", hint="set request_rate, or arrivals: burst with num_prompts")
     if case.load.arrivals == "burst" and case.load.num_prompts is None:
         raise UsageError("a burst needs to know how many requests it has", hint="set num_prompts")
+
+
+def settle(plan: LoadPlan) -> LoadPlan:
+    """`plan` with its data file read, and the same salt in every trial where prefix caches are to help. Raises: UsageError."""
+    case = plan.case if plan.case.data.sha256 is not None else pin(plan.case)
+    return replace(plan, case=case, salt=plan.salt if case.data.salt else f"seed {case.seed}")
 
 
 class _Trial:
@@ -111,6 +122,8 @@ class _Trial:
         if probed is None:
             return self._nothing()
         calibration = next(iter(probed.values())).calibration
+        if self._case.dataset != "synthetic":
+            write_book(self._plan, calibration)
         self._crew.tell_all(Build(calibration))
         if self._await_all(Ready, set(range(workers))) is None:
             return self._nothing()
@@ -137,6 +150,8 @@ class _Trial:
             for worker, message in self._crew.hear(_POLL_S):
                 if isinstance(message, Refused):
                     raise TargetError(message.message, hint=message.hint)
+                if isinstance(message, Done):
+                    self._crew.finished([worker])  # it leaves now, while others may still parse
                 if isinstance(message, kind):
                     heard[worker] = message
             if kind is not Done and self._asked_to_stop():
@@ -226,7 +241,6 @@ class _Trial:
         workers = list(range(len(self._crew)))
         done = self._await_all(Done, set(workers))
         assert done is not None
-        self._crew.finished(workers)
         folder = self._plan.spill_dir
         log = read_log(folder, workers)
         window = whole_job_window(log) if self._counted else self._cut_window(ended_ns)
@@ -265,15 +279,19 @@ class _Trial:
             log=log,
             window=window,
             health=health,
-            dataset_hash=synthetic_hash(self._case),
+            dataset_hash=self._case.data.sha256 or synthetic_hash(self._case),
             interrupted=self._stop_reason is not None,
             prompts_recycled=recycled,
         )
 
 
 def whole_job_window(log: EventLog) -> Window | None:
-    """First sent to last content, of a count-bound job; None where no content came."""
-    if len(log) == 0 or len(log.chunk_ns) == 0:
+    """First sent to last content, of a count-bound job; None where no content came. A reply that was not streamed is there
+    when it is complete.
+    """
+    streamed = np.bincount(log.chunk_request, minlength=len(log)) > 0
+    arrived_ns = np.concatenate((log.chunk_ns, log.closed_ns[(log.outcome == Outcome.OK) & ~streamed]))
+    if len(arrived_ns) == 0:
         return None
-    # half-open: one more nanosecond takes the last chunk in
-    return Window(t0_ns=int(log.sent_ns.min()), t1_ns=int(log.chunk_ns.max()) + 1, kind="whole_job")
+    # half-open: one more nanosecond takes the last content in
+    return Window(t0_ns=int(log.sent_ns.min()), t1_ns=int(arrived_ns.max()) + 1, kind="whole_job")

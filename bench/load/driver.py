@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 
 from bench.load.address import Address
+from bench.load.dial import Dialer
 from bench.load.messages import Arm, Progress
-from bench.load.prompts import PromptPool
+from bench.load.prompts import PromptSource
 from bench.load.protocols import WireProtocol
 from bench.load.spill import End, SpillWriter
 from bench.load.timer import MomentTimer
-from bench.load.wire import Connection, ContentWatch, Dialer
+from bench.load.wire import Connection, ContentWatch
 from bench.records import MISSING, Case
 
 HEARTBEAT_NS = 10_000_000
@@ -51,7 +52,7 @@ class Driver(ABC):
         case: Case,
         address: Address,
         protocol: WireProtocol,
-        pool: PromptPool,
+        pool: PromptSource,
         spill: SpillWriter,
         worker: int,
         workers: int,
@@ -201,9 +202,10 @@ class Driver(ABC):
         self.failed += 1
         self._leave_window(scheduled_ns if scheduled_ns != MISSING else tried_ns)
 
-    def send(self, connection: Connection, scheduled_ns: int = MISSING) -> int:
-        """Send the next request on a connection; returns when [ns]."""
-        number = self.next_number()
+    def send(self, connection: Connection, scheduled_ns: int = MISSING, number: int | None = None) -> int:
+        """Send a request on a connection, the next one where no `number` is given; returns when [ns]."""
+        if number is None:
+            number = self.next_number()
         payload, asked_in, asked_out = self.pool.take(number)
         sent_ns = connection.send(number, payload, scheduled_ns)
         self.spill.sent(number, scheduled_ns, sent_ns, asked_in, asked_out)
@@ -228,6 +230,11 @@ class Driver(ABC):
         connection.slot, connection.watch = old.slot, old.watch
         self.live[connection] = None
         connection.send(old.request, old.payload, old.scheduled_ns, old.sent_ns)
+
+    @property
+    def streamed(self) -> bool:
+        """Whether answers show their first token; else they have it at their end."""
+        return self.case.stream
 
     def first_content(self, connection: Connection) -> None:
         self.warm.add(connection.slot)

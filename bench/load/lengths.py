@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from bench.errors import UsageError
 from bench.records import IntArray, LengthSpec
 
 
@@ -14,7 +15,11 @@ def draw_lengths(spec: LengthSpec, count: int, rng: np.random.Generator) -> IntA
 
     `mean` and `spread` are those of the drawn distribution: for lognormal, sigma^2 = ln(1 + spread^2) and
     mu = ln(mean) - sigma^2 / 2.
+
+    Raises: UsageError for lengths that only the rows of a data set can tell.
     """
+    if spec.dist == "dataset":
+        raise UsageError("lengths are to come from a data set, but there is none", hint="set dataset, or a length")
     mean, spread = spec.mean, spec.spread
     if spec.dist == "fixed" or spread == 0:
         return np.full(count, mean, dtype=np.int64)

@@ -21,7 +21,9 @@ class OpenLoop(Driver):
     def start(self, start_ns: int) -> None:
         load = self.case.load
         horizon_s = self.case.warmup_s + self.case.duration_s + self.case.grace_s
-        everyone = arrival_offsets_s(load, horizon_s, self.case.seed)
+        everyone = self.pool.due_s()
+        if everyone is None:
+            everyone = arrival_offsets_s(load, horizon_s, self.case.seed, warmup_s=self.case.warmup_s)
         offsets = everyone[list(partition(len(everyone), self.workers, self.worker))]
         self._due_ns: list[int] = (start_ns + (offsets * 1e9).astype("int64")).tolist()
         self._next = 0
@@ -77,11 +79,12 @@ class OpenLoop(Driver):
             scheduled_ns = self._queue.popleft()
             self._busy += 1
             possible_ns = max(scheduled_ns, freed_ns)
+            number = self.next_number()  # now, not once there is a connection: what is due first is the first of the data
             connection = self._take_idle()
             if connection is None:
-                self.spawn(self._dial(scheduled_ns, possible_ns))
+                self.spawn(self._dial(number, scheduled_ns, possible_ns))
             else:
-                self._launch(connection, scheduled_ns, possible_ns)
+                self._launch(connection, number, scheduled_ns, possible_ns)
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
@@ -91,9 +94,9 @@ class OpenLoop(Driver):
             self.forget(connection)
         return None
 
-    def _launch(self, connection: Connection, scheduled_ns: int, possible_ns: int) -> None:
+    def _launch(self, connection: Connection, number: int, scheduled_ns: int, possible_ns: int) -> None:
         """Send lag is ours from the moment when the request could have gone: waiting for a free place is the load's doing."""
-        sent_ns = self.send(connection, scheduled_ns)
+        sent_ns = self.send(connection, scheduled_ns, number)
         self.gauges.send_at_ns.append(sent_ns)
         self.gauges.send_lag_ns.append(sent_ns - possible_ns)
 
@@ -102,13 +105,15 @@ class OpenLoop(Driver):
         if not self.stopped:
             self._drain(now_ns)
 
-    async def _dial(self, scheduled_ns: int, possible_ns: int) -> None:
+    async def _dial(self, number: int, scheduled_ns: int, possible_ns: int) -> None:
         tried_ns = perf_counter_ns()
         try:
             connection = await self.dialer.connect()
         except OSError as error:
-            self.fail_to_connect(scheduled_ns, tried_ns, error)
+            _, asked_in, asked_out = self.pool.take(number)
+            self.spill.sent(number, scheduled_ns, tried_ns, asked_in, asked_out)
+            self.fail_to_connect(scheduled_ns, tried_ns, error, number)
             self.unsent(0)
             return
         self.live[connection] = None
-        self._launch(connection, scheduled_ns, possible_ns)
+        self._launch(connection, number, scheduled_ns, possible_ns)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
-from bench.load.protocols.base import Answer, Usage, WireProtocol, clip, error_text, printable
+from bench.load.inflate import Coding, inflate
+from bench.load.protocols.base import Answer, Usage, WireProtocol, error_text, printable
 from bench.load.spill import End
 from bench.load.sse import split_events
 from bench.records import MISSING, IntArray, Outcome
@@ -37,24 +38,6 @@ class ParsedRequest:
     usage: Usage | None
 
 
-class _Message(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-
-
-class _WholeChoice(msgspec.Struct):
-    message: _Message | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-
-
-class _WholeReply(msgspec.Struct):
-    """A reply that was not streamed."""
-
-    choices: list[_WholeChoice] = []
-    usage: Usage | None = None
-
-
 def parse_request(
     protocol: WireProtocol,
     body: bytes,
@@ -65,17 +48,25 @@ def parse_request(
     status: int,
     error: str | None = None,
     asked_tokens: int = 1,
+    coding: Coding = Coding.IDENTITY,
 ) -> ParsedRequest:
     """Chunks and outcome of one request.
 
     `stamps_ns[i]` is when the piece of the body that ends at offset `ends_b[i]` was read; an event is stamped with the read
-    that brought its last byte. `end` None: it was never seen to end.
+    that brought its last byte. `end` None: it was never seen to end. `coding` is how the body was compressed.
     """
+    if coding is Coding.OTHER:
+        return _without_chunks(Outcome.PROTOCOL, error or "the answer is compressed in a way that can't be read")
+    if coding is not Coding.IDENTITY:
+        try:
+            body, ends_b = inflate(body, ends_b, coding)
+        except zlib.error as problem:
+            return _without_chunks(Outcome.PROTOCOL, f"the answer can't be decompressed: {problem}")
     if status not in (200, MISSING):
         verdict = _BY_END.get(end, Outcome.HTTP)
         return _without_chunks(verdict, error or f"HTTP {status}: {error_text(body) or printable(body) or 'empty body'}")
     if body[:64].lstrip()[:1] == b"{":
-        return _parse_whole(body, end, error, asked_tokens)
+        return _parse_whole(protocol, body, end, error, asked_tokens)
     payloads, offsets = split_events(body)
     answer = protocol.read(payloads)
     outcome, reason = _judge(answer, payloads, body, end, asked_tokens)
@@ -115,7 +106,7 @@ def _judge(answer: Answer, payloads: list[bytes], body: bytes, end: End | None, 
 
 
 def _judge_complete(answer: Answer, asked_tokens: int, *, silent: bool) -> tuple[Outcome, str | None]:
-    if not answer.done and answer.finish_reason is None and not silent:
+    if not (answer.done or answer.unmarked_end or answer.finish_reason is not None or silent):
         return Outcome.TRUNCATED, "the stream ended with neither a finish reason nor [DONE]"
     if asked_tokens > 0 and not answer.events and not _counted_tokens(answer.usage):
         return Outcome.EMPTY, "the answer holds no token"
@@ -127,8 +118,8 @@ def _counted_tokens(usage: Usage | None) -> bool:
     return usage is not None and (usage.completion_tokens or 0) > 1
 
 
-def _parse_whole(body: bytes, end: End | None, error: str | None, asked_tokens: int) -> ParsedRequest:
-    """A JSON reply in place of a stream: nothing can be said of its timing, so it has no chunks."""
+def _parse_whole(protocol: WireProtocol, body: bytes, end: End | None, error: str | None, asked_tokens: int) -> ParsedRequest:
+    """A JSON reply in place of a stream: nothing can be said of its first token, so it has no chunks."""
     if end not in (End.COMPLETE, End.BROKEN):
         return _without_chunks(_BY_END[end], error)
     server_error = error_text(body)
@@ -136,16 +127,13 @@ def _parse_whole(body: bytes, end: End | None, error: str | None, asked_tokens: 
         return _without_chunks(Outcome.STREAM_ERROR, server_error)
     if end == End.BROKEN:
         return _without_chunks(Outcome.TRUNCATED, error or _BROKEN)
-    try:
-        reply = msgspec.json.decode(body, type=_WholeReply)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        return _without_chunks(Outcome.PROTOCOL, clip(f"the reply can't be read ({problem}): {printable(body)}"))
-    choice = reply.choices[0] if reply.choices else _WholeChoice()
-    text = choice.text or (choice.message and (choice.message.content or choice.message.reasoning_content))
+    answer = protocol.whole(body)
+    if answer.malformed is not None:
+        return _without_chunks(Outcome.PROTOCOL, answer.malformed)
     parsed = _without_chunks(Outcome.OK, None)
-    if asked_tokens > 0 and not text and not _counted_tokens(reply.usage):
+    if asked_tokens > 0 and not answer.events and not _counted_tokens(answer.usage):
         parsed = _without_chunks(Outcome.EMPTY, "the answer holds no token")
-    parsed.finish_reason, parsed.usage = choice.finish_reason, reply.usage
+    parsed.finish_reason, parsed.usage = answer.finish_reason, answer.usage
     return parsed
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bench.errors import TargetError
 from bench.load.address import Address
 from bench.load.columns import strike_out
+from bench.load.dial import Dialer
+from bench.load.inflate import Coding
 from bench.load.messages import Job
 from bench.load.parse import ParsedRequest, parse_request
 from bench.load.prompts import Calibration, PromptPool
 from bench.load.protocols import WireProtocol
 from bench.load.spill import End
-from bench.load.wire import Connection, Dialer
-from bench.records import MISSING, IntArray, Outcome, Target
+from bench.load.wire import Connection
+from bench.records import MISSING, Case, DataSpec, IntArray, LengthSpec, Outcome, Target
 
 _TRIES = 3
 _OUTPUT_TOKENS = 2
@@ -34,14 +36,17 @@ class _Reply:
     status: int = MISSING
     end_of: End | None = None
     error: str | None = None
+    coding: Coding = Coding.IDENTITY
 
     def data(self, request: int, stamps_ns: array[int], ends_b: array[int], body: bytearray) -> None:
         self.stamps_ns.extend(stamps_ns)
         self.ends_b.extend(len(self.body) + end for end in ends_b)
         self.body += body
 
-    def end(self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None) -> None:
-        self.end_of, self.status, self.error = end, status or MISSING, error
+    def end(
+        self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None, coding: Coding
+    ) -> None:
+        self.end_of, self.status, self.error, self.coding = end, status or MISSING, error, coding
 
 
 class _Asker:
@@ -61,13 +66,21 @@ class _Asker:
         """Nothing waits for it here."""
 
 
+def plain(case: Case, input_tokens: int) -> Case:
+    """A case of synthetic prompts of one length, whatever its data are."""
+    return replace(
+        case, data=DataSpec(), input_tokens=LengthSpec(mean=input_tokens), output_tokens=LengthSpec(mean=_OUTPUT_TOKENS)
+    )
+
+
 class Preflight:
     """Asks one target."""
 
     def __init__(self, job: Job, protocol: WireProtocol, address: Address, key: str | None) -> None:
         self._job, self._protocol, self._address, self._key = job, protocol, address, key
+        self._wanted = job.case.data.prefix_tokens + job.case.input_tokens.mean
         self._pool = PromptPool(
-            case=job.case, target=job.target, protocol=protocol, address=address, key=key,
+            case=plain(job.case, self._wanted), target=job.target, protocol=protocol, address=address, key=key,
             salt=job.salt + "/preflight", calibration=Calibration(), wanted=1,
         )  # fmt: skip
         self._asked = 0
@@ -77,7 +90,7 @@ class Preflight:
 
         Raises: TargetError if the target can't be reached, lets nobody in, or refuses the request.
         """
-        wanted = self._job.case.input_tokens.mean
+        wanted = self._wanted
         first = await self._count(wanted)
         if self._pool.ids is not None or first is None or first == wanted:
             return Calibration()
@@ -133,13 +146,17 @@ class Preflight:
         stamps: IntArray = np.array(reply.stamps_ns, dtype=np.int64)
         ends: IntArray = np.array(reply.ends_b, dtype=np.int64)
         body = bytes(reply.body)
-        return parse_request(self._protocol, body, stamps, ends, end=reply.end_of, status=reply.status, error=reply.error)
+        return parse_request(
+            self._protocol, body, stamps, ends,
+            end=reply.end_of, status=reply.status, error=reply.error, coding=reply.coding,
+        )  # fmt: skip
 
     def _refuse(self, status: int, error: str) -> None:
         """Raise for answers that no amount of load will change; let the others (5xx, 429) be counted by the load itself."""
         if not 300 <= status < 500 or status in _TRANSIENT:
             return
-        url = f"{self._job.target.base_url} ({self._address.path}{self._protocol.path(self._job.target)})"
+        path = self._protocol.path(self._job.target, stream=self._job.case.stream)
+        url = f"{self._job.target.base_url} ({self._address.path}{path})"
         raise TargetError(
             f"{url} refuses: {strike_out(error, self._key)}", hint=refusal_hint(status, self._job.target, bool(self._key))
         )
@@ -157,6 +174,8 @@ def refusal_hint(status: int, target: Target, has_key: bool) -> str:
         )
     if status in (404, 405):
         return f"is {target.model!r} a model that it serves, and does it speak {target.protocol}?"
+    if status == 407:
+        return "the proxy wants credentials: http://USER:PASSWORD@HOST:PORT in http_proxy, or the target's name in no_proxy"
     if 300 <= status < 400:
         return "it redirects elsewhere: use the final URL as base_url"
     return (

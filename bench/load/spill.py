@@ -6,12 +6,12 @@ One file a worker, a sequence of blocks; a torn last block (the worker was kille
     META    JSON: protocol, worker
     SENT    scheduled i64, sent i64, input tokens asked i32, output tokens asked i32
     DATA    count stamps i64, count ends of reads u32 (offsets in this block's body), the body bytes
-    END     opened i64, closed i64, end u8, status u16, error text
+    END     opened i64, closed i64, end u8, coding u8, status u16, error text
 """
 
 from __future__ import annotations
 
-import mmap
+import os
 import queue
 import struct
 import threading
@@ -24,11 +24,12 @@ import msgspec
 import numpy as np
 
 from bench.errors import LoadError
+from bench.load.inflate import GZIP_MAGIC, Coding
 from bench.records import IntArray
 
 _HEADER = struct.Struct("<B3xIII")
 _SENT = struct.Struct("<qqii")
-_END = struct.Struct("<qqBH")
+_END = struct.Struct("<qqBBH")
 _META, _SENT_KIND, _DATA, _END_KIND = 1, 2, 3, 4
 _BACKLOG_LIMIT_B = 512 << 20
 
@@ -81,11 +82,21 @@ class SpillWriter:
         self._blocks += (header, stamps_ns.tobytes(), ends_b.tobytes(), bytes(body))
         self.pending_b += 12 * count + len(body)
 
-    def end(self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None) -> None:
+    def end(
+        self,
+        request: int,
+        opened_ns: int,
+        closed_ns: int,
+        end: End,
+        *,
+        status: int,
+        error: str | None,
+        coding: Coding = Coding.IDENTITY,
+    ) -> None:
         """A request is over."""
         text = (error or "").encode("utf-8", "replace")
-        block = _HEADER.pack(_END_KIND, request, 0, _END.size + len(text)) + _END.pack(opened_ns, closed_ns, end, status) + text
-        self._blocks.append(block)
+        said = _END.pack(opened_ns, closed_ns, end, coding, status)
+        self._blocks.append(_HEADER.pack(_END_KIND, request, 0, _END.size + len(text)) + said + text)
 
     def flush(self) -> None:
         """Hand what has gathered to the writing thread."""
@@ -96,8 +107,13 @@ class SpillWriter:
         self.pending_b = 0
         self._queued_b += len(data)
         self._queue.put(data)
-        if self._queued_b - self._written_b > _BACKLOG_LIMIT_B and self.failure is None:
+        if self.behind_b > _BACKLOG_LIMIT_B and self.failure is None:
             self.failure = f"the disk is {_BACKLOG_LIMIT_B >> 20} MiB behind the incoming stream"
+
+    @property
+    def behind_b(self) -> int:
+        """How far the disk is behind what was handed to the writing thread [bytes]."""
+        return self._queued_b - self._written_b
 
     def close(self) -> None:
         """Write all that is left. `failure` says whether that went well."""
@@ -120,7 +136,9 @@ class SpillWriter:
 
 @dataclass(slots=True)
 class RawRequest:
-    """One request as found in a spill file. `end` is None for one that was in flight when the worker died."""
+    """One request as found in a spill file. `end` is None for one that was in flight when the worker died. `blocks`: offset,
+    reads and size of each piece of its body, one after the other.
+    """
 
     request: int
     scheduled_ns: int
@@ -132,21 +150,24 @@ class RawRequest:
     end: End | None = None
     status: int = -1
     error: str | None = None
-    blocks: list[tuple[int, int, int]] = field(default_factory=list)
+    coding: Coding | None = None
+    blocks: array[int] = field(default_factory=lambda: array("q"))
 
 
 class SpillFile:
-    """A spill file read back: an index of requests, bodies on demand. Memory grows with blocks, not with bytes."""
+    """A spill file read back: an index of requests, bodies on demand. Memory grows with blocks, not with bytes.
+
+    Read, not mapped: the pages of a mapped file count as this process's own for as long as memory is free.
+    """
 
     def __init__(self, path: Path) -> None:
-        try:
-            with path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else None
-        except OSError as error:
-            raise LoadError(f"{path.name} can't be read back: {error.strerror}") from error
         self.meta: Meta | None = None
         self.requests: dict[int, RawRequest] = {}
-        self._scan()
+        try:
+            self._file = path.open("rb", buffering=1 << 14)
+            self._scan(path.stat().st_size)
+        except OSError as error:
+            raise LoadError(f"{path.name} can't be read back: {error.strerror}") from error
 
     def body(self, raw: RawRequest) -> tuple[bytes, IntArray, IntArray]:
         """The whole body, the stamp [ns] of each piece, and the offset behind each piece."""
@@ -154,9 +175,9 @@ class SpillFile:
         stamps: list[IntArray] = []
         ends: list[IntArray] = []
         before_b = 0
-        assert self._map is not None or not raw.blocks
-        for offset, count, size in raw.blocks:
-            block = self._map[offset : offset + size] if self._map is not None else b""
+        blocks = iter(raw.blocks)
+        for offset, count, size in zip(blocks, blocks, blocks, strict=True):
+            block = os.pread(self._file.fileno(), size, offset)
             stamps.append(np.frombuffer(block, "<i8", count))
             ends.append(np.frombuffer(block, "<u4", count, 8 * count).astype(np.int64) + before_b)
             before_b += size - 12 * count
@@ -165,33 +186,40 @@ class SpillFile:
             return b"", np.zeros(0, np.int64), np.zeros(0, np.int64)
         return b"".join(bodies), np.concatenate(stamps), np.concatenate(ends)
 
-    def close(self) -> None:
-        if self._map is not None:
-            self._map.close()
+    def coding(self, raw: RawRequest) -> Coding:
+        """How a body is compressed; told by its first bytes where the request had no end."""
+        if raw.coding is not None:
+            return raw.coding
+        begins_gzip = bool(raw.blocks) and os.pread(self._file.fileno(), 2, raw.blocks[0] + 12 * raw.blocks[1]) == GZIP_MAGIC
+        return Coding.GZIP if begins_gzip else Coding.IDENTITY
 
-    def _scan(self) -> None:
-        data = self._map
-        at, total = 0, len(data) if data is not None else 0
-        while data is not None and at + _HEADER.size <= total:
-            kind, request, count, size = _HEADER.unpack_from(data, at)
+    def close(self) -> None:
+        self._file.close()
+
+    def _scan(self, total: int) -> None:
+        at = 0
+        while at + _HEADER.size <= total:
+            kind, request, count, size = _HEADER.unpack(self._file.read(_HEADER.size))
             at += _HEADER.size
             if at + size > total:
                 return
-            self._block(data, at, kind=kind, request=request, count=count, size=size)
+            if kind == _DATA:
+                self._file.seek(size, os.SEEK_CUR)
+                if request in self.requests:
+                    self.requests[request].blocks.extend((at, count, size))
+            else:
+                self._block(self._file.read(size), kind=kind, request=request)
             at += size
 
-    def _block(self, data: mmap.mmap, at: int, *, kind: int, request: int, count: int, size: int) -> None:
-        if kind == _DATA:
-            if request in self.requests:
-                self.requests[request].blocks.append((at, count, size))
-        elif kind == _SENT_KIND:
-            scheduled_ns, sent_ns, asked_in, asked_out = _SENT.unpack_from(data, at)
+    def _block(self, data: bytes, *, kind: int, request: int) -> None:
+        if kind == _SENT_KIND:
+            scheduled_ns, sent_ns, asked_in, asked_out = _SENT.unpack(data)
             self.requests[request] = RawRequest(request, scheduled_ns, sent_ns, asked_in, asked_out)
         elif kind == _END_KIND and request in self.requests:
             raw = self.requests[request]
-            raw.opened_ns, raw.closed_ns, end, raw.status = _END.unpack_from(data, at)
-            raw.end = End(end)
+            raw.opened_ns, raw.closed_ns, end, coding, raw.status = _END.unpack_from(data)
+            raw.end, raw.coding = End(end), Coding(coding)
             raw.status = raw.status or -1
-            raw.error = data[at + _END.size : at + size].decode() or None
+            raw.error = data[_END.size :].decode() or None
         elif kind == _META:
-            self.meta = msgspec.json.decode(data[at : at + size], type=Meta)
+            self.meta = msgspec.json.decode(data, type=Meta)

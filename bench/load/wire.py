@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
+import zlib
 from array import array
 from time import perf_counter_ns
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from bench.load.address import Address
+from bench.load.inflate import Coding, Inflater, coding_of
 from bench.load.protocols import WireProtocol
 from bench.load.spill import End
 from bench.load.sse import last_complete, split_events
 from bench.records import MISSING
 
-_CONNECT_TIMEOUT_S = 10.0
 _IDLE_CLOSE_NS = 1_000_000_000
 """A kept connection that is lost this soon after a request went into it had been closed before; later, the request is lost."""
 
@@ -33,7 +32,9 @@ class Sink(Protocol):
         """A piece of a body: how far each read filled it, and the stamp of that read. Reused as soon as this returns."""
         ...
 
-    def end(self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None) -> None: ...
+    def end(
+        self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None, coding: Coding
+    ) -> None: ...
 
 
 class Owner(Protocol):
@@ -61,10 +62,16 @@ class ContentWatch:
     def __init__(self, protocol: WireProtocol) -> None:
         self._protocol = protocol
         self._pending = b""
+        self._inflater: Inflater | None = None
 
-    def feed(self, body: bytes) -> bool:
+    def feed(self, body: bytes, coding: Coding = Coding.IDENTITY) -> bool:
         """True once the stream so far holds a content chunk."""
-        self._pending += body
+        if self._inflater is None:
+            self._inflater = Inflater(coding)
+        try:
+            self._pending += self._inflater.feed(body)
+        except zlib.error:
+            return False
         done = last_complete(self._pending)
         if done == 0:
             return False
@@ -79,12 +86,15 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_awaiting",
         "_close_delimited",
+        "_content_coding",
         "_feed",
+        "_location",
         "_marked_b",
         "_parser",
         "_sock",
         "_transport",
         "body",
+        "coding",
         "dead",
         "ends",
         "in_flight",
@@ -95,6 +105,7 @@ class Connection(asyncio.Protocol):
         "payload",
         "reads",
         "request",
+        "retry_after_s",
         "scheduled_ns",
         "sent_ns",
         "served",
@@ -123,6 +134,7 @@ class Connection(asyncio.Protocol):
         self.slot = 0
         self.in_flight = self.dead = self._awaiting = self._close_delimited = False
         self.watch: ContentWatch | None = None
+        self._forget_headers()
 
     # --- sending
 
@@ -134,6 +146,7 @@ class Connection(asyncio.Protocol):
         self.opened_ns = self.status = MISSING
         self.in_flight = self._awaiting = True
         self._close_delimited = False
+        self._forget_headers()
         now = perf_counter_ns()
         self.sent_ns = now if sent_ns is None else sent_ns
         self._write(payload)
@@ -177,9 +190,21 @@ class Connection(asyncio.Protocol):
         self._awaiting = False
         self._close_delimited = True
 
-    def on_header(self, name: bytes, _value: bytes) -> None:
-        if name.lower() in (b"content-length", b"transfer-encoding"):
-            self._close_delimited = False
+    def on_header(self, name: bytes, value: bytes) -> None:
+        match name.lower():
+            case b"content-length" | b"transfer-encoding":
+                self._close_delimited = False
+            case b"content-encoding":
+                self.coding, self._content_coding = coding_of(value), value
+            case b"retry-after" if value.isdigit():  # the other form is a date: it would tie us to the server's clock
+                self.retry_after_s = float(value)
+            case b"location":
+                self._location = value
+
+    def _forget_headers(self) -> None:
+        self.coding = Coding.IDENTITY
+        self.retry_after_s = 0.0
+        self._location = self._content_coding = b""
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
@@ -188,15 +213,25 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self.status < 200:  # 100 Continue, 103 Early Hints: the answer is still to come
             self._awaiting, self.status, self.opened_ns = True, MISSING, MISSING
+            self._forget_headers()
         elif self.in_flight:
             reusable = self._parser.should_keep_alive()
             if not reusable:
                 self.close()
-            self._finish(End.COMPLETE, reusable=reusable)
+            self._finish(End.COMPLETE, reusable=reusable, error=self._said_by_headers())
+
+    def _said_by_headers(self) -> str | None:
+        """What is wrong with an answer beside its body."""
+        if 300 <= self.status < 400 and self._location:
+            where = self._location.partition(b"?")[0][:200].decode("latin-1")
+            return f"HTTP {self.status}: it redirects to {where}"
+        if self.coding is Coding.OTHER:
+            return f"the answer is compressed as {self._content_coding[:40].decode('latin-1')}, which nobody asked for"
+        return None
 
     def _look(self) -> None:
         """Is the first token in what this read has brought?"""
-        if self.watch is not None and self.status == 200 and self.watch.feed(bytes(self.body[self._marked_b :])):
+        if self.watch is not None and self.status == 200 and self.watch.feed(bytes(self.body[self._marked_b :]), self.coding):
             self.watch = None
             self.owner.first_content(self)
 
@@ -227,7 +262,8 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, end: End, *, reusable: bool, error: str | None = None) -> None:
         self.flush()
-        self.owner.sink.end(self.request, self.opened_ns, self.now_ns, end, status=max(self.status, 0), error=error)
+        status = max(self.status, 0)
+        self.owner.sink.end(self.request, self.opened_ns, self.now_ns, end, status=status, error=error, coding=self.coding)
         self.in_flight = False
         self.served += 1
         self.owner.ended(self, end, reusable=reusable)
@@ -257,59 +293,3 @@ class Connection(asyncio.Protocol):
             self._finish(End.COMPLETE, reusable=False)
         else:
             self._finish(End.BROKEN, reusable=False, error=f"connection lost in mid-answer: {exc or 'closed by the server'}")
-
-
-class Dialer:
-    """Opens connections to one address, resolved once."""
-
-    def __init__(self, address: Address, owner: Owner) -> None:
-        self._address = address
-        self._owner = owner
-        self._tls = ssl.create_default_context() if address.tls else None
-        self._found: list[tuple[socket.AddressFamily, tuple[Any, ...] | str]] = []
-        self._gate = asyncio.Semaphore(64)  # below the usual backlog of a listening socket: a dropped SYN costs a second
-
-    async def connect(self) -> Connection:
-        """A new connection. Raises: OSError."""
-        async with self._gate, asyncio.timeout(_CONNECT_TIMEOUT_S):
-            loop = asyncio.get_running_loop()
-            if not self._found:
-                self._found = await self._resolve(loop)
-            sock = await self._open(loop)
-            server_name = self._address.host if self._tls is not None else None
-            made = lambda: Connection(self._owner, sock, tls=self._tls is not None)  # noqa: E731
-            try:
-                if self._address.unix_path is not None:
-                    _, connection = await loop.create_unix_connection(made, sock=sock)
-                else:
-                    _, connection = await loop.create_connection(made, sock=sock, ssl=self._tls, server_hostname=server_name)
-            except BaseException:
-                sock.close()
-                raise
-            return connection
-
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
-        problem: OSError | None = None
-        for family, where in self._found:
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            sock.setblocking(False)
-            if family != socket.AF_UNIX:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            try:
-                await loop.sock_connect(sock, where)
-            except OSError as error:
-                sock.close()
-                problem = error
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                self._found = [(family, where)]
-                return sock
-        raise problem or OSError(f"no address for {self._address.host}")
-
-    async def _resolve(self, loop: asyncio.AbstractEventLoop) -> list[tuple[socket.AddressFamily, tuple[Any, ...] | str]]:
-        if self._address.unix_path is not None:
-            return [(socket.AF_UNIX, self._address.unix_path)]
-        found = await loop.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
-        return [(family, where) for family, _, _, _, where in found]

@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from bench.errors import BenchError
-from bench.load.address import parse_address
+from bench.load.address import Address, route
 from bench.load.closed import ClosedLoop
 from bench.load.columns import column_path, parse_spill, spill_path
+from bench.load.data.book import BookSource
 from bench.load.driver import Driver, Gauges
 from bench.load.health import GAUGES
 from bench.load.messages import (
@@ -41,10 +42,11 @@ from bench.load.messages import (
 )
 from bench.load.open import OpenLoop
 from bench.load.preflight import Preflight
-from bench.load.prompts import PromptPool
-from bench.load.protocols import wire_protocol
+from bench.load.prompts import Calibration, PromptPool, PromptSource
+from bench.load.protocols import WireProtocol, wire_protocol
 from bench.load.spill import Meta, SpillWriter
-from bench.records import Target
+from bench.load.stepped import SteppedLoop
+from bench.records import Case, Target
 
 _PR_SET_PDEATHSIG = 1
 _TICK_S = 0.05
@@ -57,6 +59,31 @@ def api_key(target: Target) -> str | None:
     return "".join(c for c in key if "!" <= c <= "~") or None
 
 
+def way_to(target: Target) -> tuple[WireProtocol, Address]:
+    """How to speak to a target, and where: through a proxy where the environment names one. Raises: UsageError."""
+    protocol = wire_protocol(target.protocol)
+    return protocol, route(target.base_url, os.environ, versioned=protocol.versioned)
+
+
+def prompts_for(job: Job, calibration: Calibration, protocol: WireProtocol, address: Address) -> PromptSource:
+    """Where a worker's requests come from: made up, or out of the book that the harness has written."""
+    case, target, key = job.case, job.target, api_key(job.target)
+    if case.dataset != "synthetic":
+        folder = Path(job.spill_dir)
+        return BookSource(folder, case=case, target=target, protocol=protocol, address=address, key=key, salt=job.salt)
+    return PromptPool(
+        case=case, target=target, protocol=protocol, address=address, key=key, salt=job.salt,
+        calibration=calibration, worker=job.worker, workers=job.workers,
+    )  # fmt: skip
+
+
+def driver_for(case: Case) -> type[Driver]:
+    """What decides when requests of a case go out."""
+    if case.load.kind == "open":
+        return OpenLoop
+    return SteppedLoop if case.load.stages else ClosedLoop
+
+
 class Worker:
     """Reacts to the coordinator's messages."""
 
@@ -65,7 +92,7 @@ class Worker:
         self._inbox = Inbox(ToWorker)
         self._job: Job | None = None
         self._driver: Driver | None = None
-        self._pool: PromptPool | None = None
+        self._pool: PromptSource | None = None
         self._spill: SpillWriter | None = None
         self._ticks = 0
         self._last: tuple[object, ...] = ()
@@ -120,7 +147,7 @@ class Worker:
         assert self._job is not None
         job = self._job
         try:
-            protocol, address = wire_protocol(job.target.protocol), parse_address(job.target.base_url)
+            protocol, address = way_to(job.target)
             self._say(Probed(await Preflight(job, protocol, address, api_key(job.target)).run()))
         except BenchError as error:
             self._say(Refused(str(error), error.hint))
@@ -128,14 +155,10 @@ class Worker:
     def _build(self, message: Build) -> None:
         assert self._job is not None
         job = self._job
-        protocol, address = wire_protocol(job.target.protocol), parse_address(job.target.base_url)
-        self._pool = PromptPool(
-            case=job.case, target=job.target, protocol=protocol, address=address, key=api_key(job.target), salt=job.salt,
-            calibration=message.calibration, worker=job.worker, workers=job.workers,
-        )  # fmt: skip
+        protocol, address = way_to(job.target)
+        self._pool = prompts_for(job, message.calibration, protocol, address)
         self._spill = SpillWriter(spill_path(Path(job.spill_dir), job.worker), Meta(job.target.protocol, job.worker))
-        kind = ClosedLoop if job.case.load.kind == "closed" else OpenLoop
-        self._driver = kind(
+        self._driver = driver_for(job.case)(
             case=job.case, address=address, protocol=protocol, pool=self._pool, spill=self._spill,
             worker=job.worker, workers=job.workers,
         )  # fmt: skip

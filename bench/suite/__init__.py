@@ -8,7 +8,7 @@ from bench.suite.schema import json_schema
 
 
 def expand(suite: Suite) -> tuple[Case, ...]:
-    """Every resolved case of a suite, in file order."""
+    """Every resolved case of a suite, in file order; a sweep has none until it runs (`suite.sweeps`)."""
     return suite.cases
 
 

@@ -9,11 +9,12 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from bench.records import LengthSpec
+from bench.suite.loads import DatasetSettings
 from bench.suite.settings import ADAPTERS, ENTRY_ADAPTERS, ENTRY_NAMES, EXPANDABLE, KEPT_QUIET, KEYS, MAPPINGS
-from bench.suite.values import Lengths
+from bench.suite.values import Lengths, SweepSettings
 from bench.suite.written import Place, Problems, Written, did_you_mean, shown
 
 _SECRET_ARGS = frozenset({"api_key", "hf_token", "password", "token"})
@@ -36,7 +37,11 @@ _WANTED = {
     "string_too_long": "must have at most {max_length} characters",
     "too_short": "must not be empty",
 }
+_PARTS: dict[str, type[BaseModel]] = {"sweep": SweepSettings, "dataset": DatasetSettings}
 _PATTERNS = {
+    "stages": "must be a list as in [{{rate: 5, duration: 30s}}]",
+    "dataset": "must be synthetic, a file, or a mapping as in {{type: sharegpt, path: FILE}}",
+    "sweep": "must be a mapping as in {{find: knee, over: batch_size, low: 1, high: 64}}",
     "api_key_env": "must be the name of an environment variable, as in OPENAI_API_KEY: never the key itself",
     "base_url": "must be a URL as in http://127.0.0.1:8000/v1, without user, password, query or fragment",
 }
@@ -166,7 +171,7 @@ def _explain(name: str, path: str, part: Written, detail: dict[str, Any]) -> str
     limits = {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in (detail.get("ctx") or {}).items()}
     parent, _, last = path.rpartition(".")
     if kind == "extra_forbidden":
-        return f"unknown key {last!r} in {parent or name}" + did_you_mean(last, Lengths.model_fields)
+        return f"unknown key {last!r} in {parent or name}" + did_you_mean(last, _PARTS.get(name, Lengths).model_fields)
     if step == "[key]":
         return f"unknown key {last!r} in {parent or name}" + did_you_mean(last, ("ttft", "tpot", "e2e"))
     if kind == "missing":
@@ -178,7 +183,8 @@ def _explain(name: str, path: str, part: Written, detail: dict[str, Any]) -> str
         return f"{path} {head}{got}{colon}{rest}" if text.startswith("must") else f"{path}: {text}"
     if kind in ("literal_error", "enum"):
         return f"{path} must be {limits['expected']}{got}{_nearest(part.value, str(limits['expected']))}"
-    wanted = _PATTERNS.get(name, _WANTED[kind]) if kind == "string_pattern_mismatch" else _WANTED.get(kind, detail["msg"])
+    special = kind == "string_pattern_mismatch" or (kind in ("model_type", "list_type") and path in (name, ""))
+    wanted = _PATTERNS.get(name, _WANTED[kind]) if special else _WANTED.get(kind, detail["msg"])
     return f"{path} {wanted.format(**limits)}{got}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from bench.errors import UsageError
-from bench.records import Case
+from bench.records import Case, Search
 from bench.suite.build import Suite, build
 from bench.suite.layers import Layer, merge, read_layer
 from bench.suite.settings import KEYS, MAPPINGS
@@ -19,13 +19,15 @@ from bench.suite.written import Place, Problems, Written, did_you_mean, wrap
 
 _NUMBERS = frozenset(
     {"batch_size", "request_rate", "burstiness", "max_concurrency", "num_prompts", "input_tokens", "output_tokens", "seed"}
-    | {"temperature", "top_p", "repeats", "workers"}
+    | {"temperature", "top_p", "repeats", "workers", "speed", "prefix_tokens", "prefix_groups"}
 )
 _TRUTHS = frozenset({"exact_lengths", "ignore_eos"})
-_FLAGS = {"engine_args": "--engine-arg", "labels": "--label", "devices": "--devices"}
+_FLAGS = {"engine_args": "--engine-arg", "labels": "--label", "devices": "--devices", "sweep": "--find"}
 _REPLACES = {
-    "batch_size": ("request_rate", "arrivals", "burstiness", "max_concurrency"),
-    "request_rate": ("batch_size",),
+    "batch_size": ("request_rate", "arrivals", "burstiness", "max_concurrency", "sweep", "stages", "speed"),
+    "request_rate": ("batch_size", "sweep", "stages"),
+    "dataset": ("input_tokens", "output_tokens", "prefix_tokens", "prefix_groups"),
+    "sweep": ("batch_size", "request_rate", "stages", "speed"),
     "arrivals": ("burstiness",),
     "num_prompts": ("duration",),
     "duration": ("num_prompts",),
@@ -45,10 +47,10 @@ def suite_from_options(options: Mapping[str, object], *, name: str = "command li
     """
     problems = Problems()
     layers = [(merge({}, _read(_as_peers_spell(options), problems)), _START)]
-    cases, warnings = build(layers, name, problems)
+    built = build(layers, name, problems)
     if problems:
         raise UsageError(problems.text())
-    return Suite(name=name, description="", path="", cases=cases, warnings=warnings, layers=tuple(layers))
+    return Suite(name=name, description="", path="", layers=tuple(layers), **built)
 
 
 def from_options(options: Mapping[str, object], *, name: str = "command line") -> tuple[Case, ...]:
@@ -66,10 +68,10 @@ def override(suite: Suite, options: Mapping[str, object]) -> Suite:
     if not changes and not problems:
         return suite
     layers = [(_changed(layer, changes), place) for layer, place in suite.layers]
-    cases, warnings = build(layers, suite.name, problems, drop_twins=True)
+    built = build(layers, suite.name, problems, drop_twins=True)
     if problems:
         raise UsageError(problems.text())
-    return replace(suite, cases=cases, warnings=warnings, layers=tuple(layers))
+    return replace(suite, layers=tuple(layers), **built)
 
 
 def _read(options: Mapping[str, object], problems: Problems) -> Layer:
@@ -88,9 +90,12 @@ def _read(options: Mapping[str, object], problems: Problems) -> Layer:
 def _as_peers_spell(options: Mapping[str, object]) -> Mapping[str, object]:
     """Other load generators have no closed loop of its own and infer gamma from the burstiness: take both as they mean it."""
     given = {key: value for key, value in options.items() if value is not None}
-    if "request_rate" not in given and "batch_size" not in given and "max_concurrency" in given:
+    sweep = given.get("sweep")
+    over = sweep.get("over") if isinstance(sweep, Mapping) else None
+    is_open = "request_rate" in given or over == "request_rate" or given.get("arrivals") == "trace"
+    if not is_open and "batch_size" not in given and "max_concurrency" in given:
         given["batch_size"] = given.pop("max_concurrency")
-    if "burstiness" in given and "request_rate" in given and "arrivals" not in given:
+    if "burstiness" in given and is_open and "arrivals" not in given:
         given["arrivals"] = "gamma"
     return given
 
@@ -100,7 +105,7 @@ def _typed(key: str, value: object) -> object:
     if isinstance(value, tuple | list):
         typed = [_typed(key, item) for item in value]
         flat = [part for item in typed for part in (item if isinstance(item, list) else [item])]
-        return flat[0] if len(flat) == 1 and key not in ("goodput", "devices") else flat
+        return flat[0] if len(flat) == 1 and key not in ("goodput", "devices", "stages") else flat
     if not isinstance(value, str):
         return value
     if (key in _NUMBERS or key == "devices") and "," in value:
@@ -143,5 +148,9 @@ def _changed(layer: Layer, changes: Layer) -> Layer:
         taken.update(() if same else _REPLACES.get(key, ()))
     if "request_rate" in changes and math.inf in changes["request_rate"].values:
         taken.update(("arrivals", "burstiness"))
+    if "arrivals" in changes and "trace" in changes["arrivals"].values:
+        taken.update(("request_rate", "batch_size", "burstiness", "stages", "sweep", "duration", "num_prompts"))
+    if "sweep" in changes and any(isinstance(s, Search) and s.over == "batch_size" for s in changes["sweep"].values):
+        taken.update(("arrivals", "burstiness", "max_concurrency"))
     kept = {key: setting for key, setting in layer.items() if key.partition(".")[0] not in taken}
     return {**kept, **changes}

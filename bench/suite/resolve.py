@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from bench.records import Case, LengthSpec, LoadSpec, Profile, Sampling
+from bench.records import Case, DataSpec, LengthSpec, LoadSpec, Profile, Sampling, Search
+from bench.suite.loads import Dataset, Stages
 from bench.suite.matrix import Point
 
 GRACE_S = 30.0
@@ -47,8 +49,9 @@ def engine_of(point: Point) -> str:
 def window_defaults(point: Point) -> WindowDefaults:
     """Times [s] and repeats: as written, else by profile."""
     default = PROFILES[profile_of(point)]
+    stages = point.get("stages")
     return WindowDefaults(
-        duration_s=point.get("duration", default.duration_s),
+        duration_s=stages.duration_s if isinstance(stages, Stages) else point.get("duration", default.duration_s),
         warmup_s=point.get("warmup", default.warmup_s),
         idle_s=point.get("idle", default.idle_s),
         repeats=point.get("repeats", default.repeats),
@@ -56,8 +59,12 @@ def window_defaults(point: Point) -> WindowDefaults:
 
 
 def load_of(point: Point) -> LoadSpec:
-    """Closed loop of `batch_size` (default 1), or open loop at `request_rate` (infinite: all at once)."""
+    """Closed loop of `batch_size` (default 1), or open loop at `request_rate` (infinite: all at once); stages; a trace."""
     num_prompts = point.get("num_prompts")
+    if point.get("arrivals") == "trace":
+        return _trace_of(point)
+    if isinstance(point.get("stages"), Stages):
+        return _staged(point, point.get("stages"))
     if not point.has("request_rate"):
         return LoadSpec(kind="closed", batch_size=point.get("batch_size", 1), num_prompts=num_prompts)
     rate = point.get("request_rate")
@@ -72,6 +79,56 @@ def load_of(point: Point) -> LoadSpec:
     )
 
 
+def _trace_of(point: Point) -> LoadSpec:
+    num_prompts = point.get("num_prompts")
+    return LoadSpec(
+        kind="open",
+        arrivals="trace",
+        speed=point.get("speed", 1.0),
+        max_concurrency=point.get("max_concurrency"),
+        num_prompts=num_prompts,
+        whole_trace=num_prompts is None and not point.has("duration"),
+    )
+
+
+def _staged(point: Point, stages: Stages) -> LoadSpec:
+    if stages.kind == "closed":
+        return LoadSpec(kind="closed", batch_size=round(stages.highest), stages=stages.stages)
+    return LoadSpec(
+        kind="open",
+        arrivals=point.get("arrivals", "poisson"),
+        burstiness=point.get("burstiness"),
+        max_concurrency=point.get("max_concurrency"),
+        stages=stages.stages,
+    )
+
+
+def data_of(point: Point) -> tuple[str, DataSpec]:
+    """The kind of data, and where and what it is."""
+    dataset = point.get("dataset")
+    found = dataset if isinstance(dataset, Dataset) else Dataset(kind="synthetic", data=DataSpec())
+    tokens = point.get("prefix_tokens", 0)
+    groups = point.get("prefix_groups", 1) if tokens else 0
+    return found.kind, replace(found.data, prefix_tokens=tokens, prefix_groups=groups)
+
+
+def lengths_of(point: Point) -> tuple[LengthSpec, LengthSpec]:
+    """Lengths of prompts and replies: as written, else those of the data file, else 128."""
+    kind, _ = data_of(point)
+    default = LengthSpec(mean=TOKENS) if kind == "synthetic" else LengthSpec(dist="dataset", mean=TOKENS)
+    return point.get("input_tokens", default), point.get("output_tokens", default)
+
+
+def at_end(point: Point, end: Literal["low", "high"]) -> Point:
+    """A point with a `sweep` as the one of its lowest or highest load; any other as it is."""
+    search = point.get("sweep")
+    if not isinstance(search, Search):
+        return point
+    load = search.low if end == "low" else search.high
+    rest = {key: value for key, value in point.values.items() if key != "sweep"}
+    return replace(point, values={**rest, search.over: int(load) if search.over == "batch_size" else load})
+
+
 def name_of(point: Point) -> str:
     """The case's name, or its model's, with the values of its matrix."""
     base = point.get("name") or point.get("model", "mock")
@@ -81,6 +138,8 @@ def name_of(point: Point) -> str:
 def resolve(point: Point, suite: str) -> Case:
     """The case of a point that has passed the rules."""
     times = window_defaults(point)
+    kind, data = data_of(point)
+    input_tokens, output_tokens = lengths_of(point)
     return Case(
         name=name_of(point),
         suite=suite,
@@ -92,12 +151,14 @@ def resolve(point: Point, suite: str) -> Case:
         base_url=point.get("base_url"),
         api_key_env=point.get("api_key_env"),
         protocol=point.get("protocol", "openai-chat"),
+        stream=point.get("stream", True),
         devices=point.get("devices", ()),
         load=load_of(point),
-        input_tokens=point.get("input_tokens", LengthSpec(mean=TOKENS)),
-        output_tokens=point.get("output_tokens", LengthSpec(mean=TOKENS)),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
         exact_lengths=point.get("exact_lengths", False),
-        dataset=point.get("dataset", "synthetic"),
+        dataset=kind,
+        data=data,
         seed=point.get("seed", 0),
         sampling=Sampling(
             temperature=point.get("temperature", 0.0), top_p=point.get("top_p", 1.0), ignore_eos=point.get("ignore_eos", True)

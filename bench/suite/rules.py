@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from bench import plugins
+from bench.records import Search
+from bench.suite.load_rules import LOAD_RULES, is_open
 from bench.suite.matrix import Point
-from bench.suite.resolve import MINIMUM_WINDOW_S, engine_of, load_of, profile_of, window_defaults
+from bench.suite.resolve import MINIMUM_WINDOW_S, at_end, engine_of, load_of, profile_of, window_defaults
 from bench.suite.written import Problems
 
 Finding = tuple[tuple[str, ...], str]
@@ -49,7 +51,7 @@ def _closed_or_open(point: Point) -> Iterator[Finding]:
             ("batch_size", "request_rate"),
             "'batch_size' together with 'request_rate': a load is closed or open; to cap an open one write 'max_concurrency'",
         )
-    if point.has("request_rate"):
+    if point.has("request_rate") or is_open(point):
         return
     for key in ("arrivals", "burstiness"):
         if point.has(key):
@@ -67,7 +69,7 @@ def _closed_or_open(point: Point) -> Iterator[Finding]:
 
 
 def _arrivals(point: Point) -> Iterator[Finding]:
-    if not point.has("request_rate"):
+    if not point.has("request_rate") and not is_open(point):
         return
     rate, arrivals = point.get("request_rate"), point.get("arrivals")
     if rate == math.inf and arrivals not in (None, "burst"):
@@ -75,14 +77,14 @@ def _arrivals(point: Point) -> Iterator[Finding]:
             ("request_rate", "arrivals"),
             "'arrivals' with request_rate: inf, which sends all at once: give a rate or drop arrivals",
         )
-    if rate != math.inf and arrivals == "burst":
+    if point.has("request_rate") and rate != math.inf and arrivals == "burst":
         yield (
             ("request_rate", "arrivals"),
             "'arrivals: burst' with a finite 'request_rate': write request_rate: inf or other arrivals",
         )
     if rate == math.inf and not point.has("num_prompts"):
         yield ("request_rate",), "'request_rate: inf' needs 'num_prompts': how many requests are sent at once"
-    if point.has("burstiness") and arrivals != "gamma":
+    if point.has("burstiness") and arrivals not in ("gamma", "trace"):
         yield ("burstiness", "arrivals"), "'burstiness' without 'arrivals: gamma': add arrivals: gamma or drop burstiness"
     if arrivals == "gamma" and not point.has("burstiness"):
         yield ("arrivals",), "'arrivals: gamma' needs 'burstiness': 1 is Poisson, below 1 burstier, above 1 steadier"
@@ -124,7 +126,37 @@ def _secrets(point: Point) -> Iterator[Finding]:
         yield ("api_key_env", "engine"), f"'api_key_env' with engine: {engine}, which asks for no key: drop api_key_env"
 
 
-RULES: tuple[Rule, ...] = (_model, _engine, _closed_or_open, _arrivals, _length_of_job, _exactness, _timeouts, _secrets)
+def sweep_rules(point: Point) -> Iterator[Finding]:
+    """What contradicts a `sweep`, looked at before its load is filled in."""
+    search = point.get("sweep")
+    if not isinstance(search, Search):
+        return
+    for key in ("batch_size", "request_rate", "stages"):
+        if point.has(key):
+            yield ("sweep", key), f"'sweep' together with '{key}': a sweep chooses its own loads; drop {key} (null takes it back)"
+    if search.low >= search.high:
+        yield ("sweep",), "sweep.low is not below sweep.high: nothing lies between them"
+    if search.over == "batch_size" and not (search.low.is_integer() and search.high.is_integer()):
+        yield ("sweep",), "sweep.low and sweep.high must be whole numbers over batch_size: write over: request_rate for rates"
+    yield from _aims(point, search)
+
+
+def _aims(point: Point, search: Search) -> Iterator[Finding]:
+    if search.find == "max-goodput" and not point.has("goodput"):
+        yield ("sweep",), "'sweep' with find: max-goodput needs 'goodput': add limits as in goodput: [ttft:200, tpot:50]"
+    if search.find != "max-goodput" and search.attainment != Search(find="knee").attainment:
+        yield (
+            ("sweep",),
+            f"sweep.attainment with find: {search.find}, which looks at no limit: drop it or write find: max-goodput",
+        )
+    if search.find != "knee" and search.gain != Search(find="knee").gain:
+        yield ("sweep",), f"sweep.gain with find: {search.find}, which looks at no throughput: drop it or write find: knee"
+    if point.get("arrivals") in ("burst", "trace"):
+        yield ("sweep", "arrivals"), "'sweep' with 'arrivals: burst' or 'trace', which have no rate to choose: drop arrivals"
+
+
+_OF_A_CASE: tuple[Rule, ...] = (_model, _engine, _closed_or_open, _arrivals, _length_of_job, _exactness, _timeouts, _secrets)
+RULES: tuple[Rule, ...] = (*_OF_A_CASE, *LOAD_RULES)
 
 
 # --- allowed, but worth a word -------------------------------------------------------------------------------------------
@@ -162,8 +194,13 @@ ADVICE: tuple[Rule, ...] = (_short_window, _never_full, _idle_workers, _greedy)
 
 
 def apply(rules: tuple[Rule, ...], point: Point, problems: Problems) -> None:
-    """Add what `rules` find, but for what only follows from a value that is already reported."""
-    for rule in rules:
-        for keys, message in rule(point):
-            if not point.broken.intersection(keys):
-                problems.add(point.later(*keys), message)
+    """Add what `rules` find, but for what only follows from a value that is already reported. A sweep is judged by its
+    highest load, once nothing contradicts it.
+    """
+    found = list(sweep_rules(point))
+    if not found:
+        highest = at_end(point, "high")
+        found = [finding for rule in rules for finding in rule(highest)]
+    for keys, message in found:
+        if not point.broken.intersection(keys):
+            problems.add(point.later(*keys), message)

@@ -10,7 +10,8 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter
 
-from bench.records import Profile
+from bench.records import Profile, ProtocolName
+from bench.suite.loads import DatasetChoice, StageList
 from bench.suite.values import (
     Argument,
     CaseName,
@@ -21,11 +22,13 @@ from bench.suite.values import (
     Mass,
     Positive,
     PositiveSeconds,
+    PrefixTokens,
     Rate,
     Repeats,
     RequestCount,
     Seconds,
     Seed,
+    Sweeping,
     Temperature,
     Text,
     Url,
@@ -60,8 +63,11 @@ class Settings(BaseModel):
     api_key_env: VariableName | None = Field(
         default=None, description="Name of the environment variable with the API key; never the key."
     )
-    protocol: Literal["openai-chat", "openai-completions"] | None = Field(
-        default=None, description="How requests are worded. Default: `openai-chat`."
+    protocol: ProtocolName | None = Field(
+        default=None, description="How requests are worded (docs/load.md lists the protocols). Default: `openai-chat`."
+    )
+    stream: StrictBool | None = Field(
+        default=None, description="Whether answers are streamed; without, there is no TTFT, TPOT or ITL. Default: true."
     )
     devices: DeviceList | None = Field(default=None, description="Boards to run on, one or a list; the list does not expand.")
     batch_size: Count | None = Field(
@@ -70,11 +76,20 @@ class Settings(BaseModel):
     request_rate: Rate | None = Field(
         default=None, description="Open loop: requests per second; `inf` sends all `num_prompts` at once."
     )
-    arrivals: Literal["constant", "poisson", "gamma", "burst"] | None = Field(
-        default=None, description="Open loop: spacing of requests. Default: `poisson`, or `burst` at rate `inf`."
+    arrivals: Literal["constant", "poisson", "gamma", "burst", "trace"] | None = Field(
+        default=None,
+        description="Open loop: spacing of requests; `trace`: as in the `dataset`. Default: `poisson`, or `burst` at rate `inf`.",
     )
     burstiness: Positive | None = Field(
         default=None, description="Shape of `gamma` arrivals: below 1 burstier than Poisson, above 1 steadier."
+    )
+    speed: Positive | None = Field(default=None, description="With `arrivals: trace`: how much faster than it was. Default: 1.")
+    stages: StageList | None = Field(
+        default=None,
+        description="A load that changes: steps and ramps of `rate` or `batch_size`; see [load and data](load-data.md).",
+    )
+    sweep: Sweeping | None = Field(
+        default=None, description="Search for a load instead of measuring given ones; see [sweeps](sweeps.md)."
     )
     max_concurrency: Count | None = Field(default=None, description="Open loop: cap on requests in flight.")
     num_prompts: RequestCount | None = Field(default=None, description="Measure this many requests instead of a `duration`.")
@@ -87,7 +102,14 @@ class Settings(BaseModel):
     exact_lengths: StrictBool | None = Field(
         default=None, description="Make a trial whose lengths are off invalid. Default: false."
     )
-    dataset: Text | None = Field(default=None, description="Where prompts come from. Default: `synthetic`.")
+    dataset: DatasetChoice | None = Field(
+        default=None,
+        description="Where prompts come from: a file, or a mapping; see [load and data](load-data.md). Default: `synthetic`.",
+    )
+    prefix_tokens: PrefixTokens | None = Field(
+        default=None, description="Tokens before each synthetic prompt that requests of a group share. Default: 0."
+    )
+    prefix_groups: Count | None = Field(default=None, description="How many groups with a prefix of their own. Default: 1.")
     seed: Seed | None = Field(default=None, description="Seed of prompts, lengths and arrivals. Default: 0.")
     temperature: Temperature | None = Field(default=None, description="Sampling temperature. Default: 0.")
     top_p: Mass | None = Field(default=None, description="Nucleus sampling mass. Default: 1.")
@@ -113,7 +135,7 @@ class Settings(BaseModel):
 KEYS = tuple(Settings.model_fields)
 MAPPINGS = ("engine_args", "labels")
 """Keys that hold a mapping: a case adds to the one of `defaults`, entry by entry."""
-EXPANDABLE = frozenset(KEYS) - {"name", "api_key_env", "devices", "goodput", *MAPPINGS}
+EXPANDABLE = frozenset(KEYS) - {"name", "api_key_env", "devices", "goodput", "sweep", "stages", *MAPPINGS}
 """Keys for which a list means several cases. The entries of `engine_args` expand as well."""
 KEPT_QUIET = frozenset({"api_key_env", "base_url"})
 """Keys whose wrong value is not repeated in a message: it may hold a secret."""

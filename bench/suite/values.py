@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
-from bench.records import LengthSpec, Slo
+from bench.records import LengthSpec, Search, Slo
 from bench.units import parse_duration_s
 
 _DURATION_PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sS]|[sS][eE][cC]|[mM]|[mM][iI][nN]|[hH])?\s*$"
@@ -134,9 +134,12 @@ VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_len
 Count = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]
 RequestCount = Annotated[int, Field(ge=1, le=1_000_000_000), BeforeValidator(_whole)]
 TokenCount = Annotated[int, Field(ge=1, le=_LONGEST_TOKENS), BeforeValidator(_whole)]
+PrefixTokens = Annotated[int, Field(ge=0, le=_LONGEST_TOKENS), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=sys.maxsize), BeforeValidator(_whole)]
 Repeats = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
 Workers = Annotated[int, Field(ge=1, le=1024), BeforeValidator(_whole)]
+PointCount = Annotated[int, Field(ge=4, le=1000), BeforeValidator(_whole)]
+LoadBound = Annotated[float, Field(gt=0, le=_FASTEST_RATE), BeforeValidator(_number)]
 Positive = Annotated[float, Field(gt=0), BeforeValidator(_number)]
 Temperature = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
 Mass = Annotated[float, Field(gt=0, le=1), BeforeValidator(_number)]
@@ -188,6 +191,34 @@ Length = Annotated[
     AfterValidator(_spread_lengths),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": _LONGEST_TOKENS}, Lengths.model_json_schema()]}),
 ]
+
+
+class SweepSettings(BaseModel):
+    """What is searched for, and among which loads."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    find: Literal["knee", "max-goodput"] = Field(
+        description="`knee`: where throughput stops growing. `max-goodput`: the most load within `goodput`."
+    )
+    over: Literal["batch_size", "request_rate"] = Field(default="batch_size", description="The load that is searched over.")
+    low: LoadBound = Field(default=1.0, description="The lowest load.")
+    high: LoadBound = Field(default=256.0, description="The highest load; the engine is sized for it.")
+    points: PointCount = Field(default=12, description="The most loads that are measured.")
+    attainment: Mass | None = Field(
+        default=None, description="`max-goodput`: share of requests that must meet every limit. Default: 0.99."
+    )
+    gain: Mass | None = Field(
+        default=None, description="`knee`: growth of throughput for twice the load that is too little. Default: 0.1."
+    )
+
+
+def _search(settings: SweepSettings) -> Search:
+    written = settings.model_dump(exclude_none=True)
+    return Search(**written)
+
+
+Sweeping = Annotated[SweepSettings, AfterValidator(_search), WithJsonSchema(SweepSettings.model_json_schema())]
 _ITEM = r"[^\x00-\x20\x7f,]([^\x00-\x1f\x7f,]*[^\x00-\x20\x7f,])?"
 DeviceList = Annotated[
     list[Text],

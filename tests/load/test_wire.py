@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 from pathlib import Path
+from shutil import which
 
 import numpy as np
 import pytest
@@ -236,29 +237,30 @@ def test_unix_sockets(tmp_path: Path) -> None:
     assert outcomes(result) == [Outcome.OK] * 3
 
 
-def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pem = tmp_path / "server.pem"
-    made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost", "-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")],
-        capture_output=True, check=False,
-    ) if _has_openssl() else None  # fmt: skip
-    if made is None or made.returncode != 0:
+def make_certificate(folder: Path, name: str) -> Path:
+    """A key and a certificate for `name` in one file; skips the test where there is no openssl."""
+    if which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
-    pem.write_bytes((tmp_path / "key.pem").read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+         "-addext", f"subjectAltName=DNS:{name}", "-keyout", str(key), "-out", str(certificate)],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    both = folder / "server.pem"
+    both.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return both
+
+
+def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = make_certificate(tmp_path, "localhost")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    context.load_cert_chain(certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with ScriptedServer(lambda x: x.send(chunked(answer(2))), tls=context) as server:
         result = drive(f"https://localhost:{server.port}", tmp_path)
     assert outcomes(result) == [Outcome.OK] * 3
     assert per_request(result) == [2] * 3
-
-
-def _has_openssl() -> bool:
-    from shutil import which
-
-    return which("openssl") is not None
 
 
 def test_the_key_is_sent_and_kept_out_of_everything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

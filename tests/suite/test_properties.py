@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bench import codec
 from bench.errors import SuiteError
 from bench.identity import case_id, workload_id
-from bench.records import Case, LengthSpec
+from bench.records import Case, LengthSpec, ProtocolName
 from bench.suite import from_options, shipped, text_of
 from bench.suite.build import load_text
 
@@ -37,11 +37,34 @@ ARRIVALS: list[dict[str, Any]] = [
 OPEN: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"request_rate": st.floats(0.1, 900)}, optional={"max_concurrency": st.integers(1, 512)}
 ).flatmap(lambda load: st.sampled_from(ARRIVALS).map(lambda arrivals: {**load, **arrivals}))
+RAMPS = st.one_of(
+    st.fixed_dictionaries({"rate": st.floats(0.5, 900), "duration": SECONDS}),
+    st.fixed_dictionaries({"from": st.floats(0, 90), "to": st.floats(0.5, 90), "duration": SECONDS}),
+)
+STAGED: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries({"stages": st.lists(RAMPS, min_size=1, max_size=3)}),
+    st.fixed_dictionaries(
+        {
+            "stages": st.lists(
+                st.fixed_dictionaries({"batch_size": st.integers(1, 64), "duration": SECONDS}), min_size=1, max_size=3
+            )
+        }
+    ),
+)
+FILES = st.fixed_dictionaries(
+    {"path": st.sampled_from(["a.jsonl", "sub/b.csv"])},
+    optional={"type": st.sampled_from(["sharegpt", "jsonl", "csv"]), "prompt_column": WORDS, "salt": st.booleans()},
+)
+DATA: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.fixed_dictionaries({"dataset": FILES}),
+    st.fixed_dictionaries({"prefix_tokens": st.integers(1, 500)}, optional={"prefix_groups": st.integers(1, 9)}),
+)
 REST: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"model": WORDS},
     optional={
         "precision": WORDS,
-        "protocol": st.sampled_from(["openai-chat", "openai-completions"]),
+        "protocol": st.sampled_from(get_args(ProtocolName)),
+        "stream": st.booleans(),
         "engine_args": st.dictionaries(
             WORDS.filter(lambda word: word not in ("password", "token")),
             st.one_of(WORDS, st.booleans(), st.integers(-9, 9), st.floats(-9, 9)),
@@ -68,8 +91,12 @@ REST: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 @st.composite
 def settings_of_a_case(draw: st.DrawFn) -> dict[str, Any]:
-    settings = draw(REST) | draw(st.one_of(CLOSED, OPEN))
-    if "num_prompts" not in settings and draw(st.booleans()):
+    settings = draw(REST) | draw(st.one_of(CLOSED, OPEN, STAGED))
+    if draw(st.booleans()):
+        settings |= draw(DATA)
+        if "dataset" in settings:
+            settings.pop("input_tokens", None)
+    if "num_prompts" not in settings and "stages" not in settings and draw(st.booleans()):
         settings["duration"] = draw(SECONDS)
     keys = draw(st.permutations(list(settings)))
     return {key: settings[key] for key in keys}
@@ -95,7 +122,20 @@ def written_out(case: Case) -> dict[str, Any]:
     def length(spec: LengthSpec) -> Any:
         return spec.mean if spec.dist == "fixed" else {"mean": spec.mean, "dist": spec.dist, "spread": spec.spread}
 
-    load = case.load
+    load, data = case.load, case.data
+    unit = "rate" if load.kind == "open" else "batch_size"
+    file = {"path": data.path, "prompt_column": data.prompt_column, "salt": data.salt, "shuffle": data.shuffle}
+    more: dict[str, Any] = {
+        "stages": [{unit: {"from": s.start, "to": s.end}, "duration": s.duration_s} for s in load.stages] or None,
+        "dataset": "synthetic"
+        if case.dataset == "synthetic"
+        else {**file, "type": None if case.dataset == "file" else case.dataset},
+        "prefix_tokens": data.prefix_tokens,
+        "prefix_groups": data.prefix_groups or None,
+    }
+    if case.dataset != "synthetic":
+        more |= {"prefix_tokens": None, "input_tokens": None}
+        more |= {"output_tokens": None} if case.output_tokens.dist == "dataset" else {}
     settings: dict[str, Any] = {
         "name": case.name,
         "model": case.model,
@@ -103,7 +143,8 @@ def written_out(case: Case) -> dict[str, Any]:
         "engine": case.engine,
         "engine_args": case.engine_args,
         "protocol": case.protocol,
-        "batch_size": load.batch_size,
+        "stream": case.stream,
+        "batch_size": None if load.stages else load.batch_size,
         "request_rate": load.request_rate,
         "arrivals": load.arrivals,
         "burstiness": load.burstiness,
@@ -112,12 +153,11 @@ def written_out(case: Case) -> dict[str, Any]:
         "input_tokens": length(case.input_tokens),
         "output_tokens": length(case.output_tokens),
         "exact_lengths": case.exact_lengths,
-        "dataset": case.dataset,
         "seed": case.seed,
         "temperature": case.sampling.temperature,
         "top_p": case.sampling.top_p,
         "ignore_eos": case.sampling.ignore_eos,
-        "duration": None if load.num_prompts else case.duration_s,
+        "duration": None if load.num_prompts or load.stages else case.duration_s,
         "warmup": f"{case.warmup_s:.0f}s",
         "grace": case.grace_s,
         "request_timeout": f"{case.request_timeout_s / 60:.0f}m",
@@ -128,7 +168,7 @@ def written_out(case: Case) -> dict[str, Any]:
         "workers": case.client_workers,
         "labels": case.labels,
     }
-    return {**settings, "devices": list(case.devices) or None}
+    return {**settings, **more, "devices": list(case.devices) or None}
 
 
 @given(settings_of_a_case())

@@ -56,7 +56,7 @@ def test_the_keys_that_expand_are_those_that_take_lists() -> None:
         return any(kind.get("type") == "array" for kind in prop["anyOf"])
 
     keys = json_schema()["properties"]["cases"]["items"]["properties"]
-    assert {key for key, prop in keys.items() if takes_a_list(prop)} == EXPANDABLE | {"devices", "goodput"}
+    assert {key for key, prop in keys.items() if takes_a_list(prop)} == EXPANDABLE | {"devices", "goodput", "stages"}
 
 
 GOOD = [
@@ -97,6 +97,14 @@ GOOD = [
     "seed: 0",
     "top_p: 1",
     "dataset: prompts.jsonl",
+    "dataset: synthetic",
+    "dataset: sub/prompts",
+    "dataset: [synthetic, a.jsonl, {path: b.csv, prompt_column: q}]",
+    "dataset: {type: sharegpt, path: s.json, min_input_tokens: 4, max_output_tokens: 900, shuffle: false, salt: false}",
+    "dataset: {type: synthetic, salt: false}",
+    "prefix_tokens: [0, 512]",
+    "stages: [{rate: 5, duration: 30s}, {from: 5, to: 0, duration: 1m}, {rate: {from: 1, to: 2.5}, duration: 5}]",
+    "stages: [{batch_size: 4, duration: 30s}, {batch_size: {from: 4, to: 16}, duration: 1m}]",
 ]
 
 
@@ -163,6 +171,30 @@ BAD = [
     "model: 8",
     "model: ' m'",
     "name: [a, b]",
+    "dataset: synthetc",
+    "dataset: sharegpt",
+    "dataset: 7",
+    "dataset: {pth: a.jsonl}",
+    "dataset: {path: a.jsonl, type: xml}",
+    "dataset: {path: a.jsonl, max_input_tokens: 0}",
+    "dataset: {path: a.jsonl, salt: 1}",
+    "dataset: []",
+    "prefix_tokens: -1",
+    "prefix_groups: 0",
+    "speed: 0",
+    "stages: []",
+    "stages: 5",
+    "stages: {rate: 5, duration: 30s}",
+    "stages: [5]",
+    "stages: [{rate: 5}]",
+    "stages: [{rate: -5, duration: 3s}]",
+    "stages: [{rate: fast, duration: 3s}]",
+    "stages: [{rate: true, duration: 3s}]",
+    "stages: [{rate: 5, duration: 0s}]",
+    "stages: [{rate: 5, duration: soon}]",
+    "stages: [{rate: 5, durtion: 3s}]",
+    "stages: [{rate: {from: 5}, duration: 3s}]",
+    "stages: [{rate: {from: 5, until: 6, to: 7}, duration: 3s}]",
     "name: ''",
 ]
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 
 from bench.errors import EXIT_USAGE, SuiteError
+from bench.records import ProtocolName
 from bench.suite.build import load_text
 from bench.suite.settings import KEYS
 
@@ -22,6 +24,9 @@ def refusal_of(key_and_value: str) -> str:
     lines = refusal(f"cases:\n  - {model or 'seed: 1'}\n    {key_and_value}\n")
     assert len(lines) == 1, lines
     return lines[0].removeprefix("s.yaml:3: ")
+
+
+PROTOCOLS = ", ".join(map(repr, get_args(ProtocolName)[:-1])) + f" or {get_args(ProtocolName)[-1]!r}"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +64,10 @@ def refusal_of(key_and_value: str) -> str:
         ("duration: {s: 3}", "duration: {'s': 3} is not a duration: write 300s, 5m or 1h"),
         ("warmup: .nan", "warmup: nan is not a usable duration"),
         ("profile: nigtly", "profile must be 'smoke', 'nightly' or 'official', got 'nigtly': did you mean 'nightly'?"),
-        ("protocol: openai", "protocol must be 'openai-chat' or 'openai-completions', got 'openai': did you mean 'openai-chat'?"),
+        (
+            "protocol: openai",
+            f"protocol must be {PROTOCOLS}, got 'openai': did you mean 'openai-chat'?",
+        ),
         ("input_tokens: 0", "input_tokens must be at least 1, got 0"),
         ("input_tokens: long", "input_tokens must be a whole number, got 'long'"),
         ("input_tokens: {mean: 4, spred: 1}", "unknown key 'spred' in input_tokens: did you mean 'spread'?"),

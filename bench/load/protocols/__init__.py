@@ -10,6 +10,10 @@ from bench.load.protocols.base import Answer, WireProtocol
 PROTOCOLS = {
     "openai-chat": "bench.load.protocols.openai_chat:OpenAIChat",
     "openai-completions": "bench.load.protocols.openai_completions:OpenAICompletions",
+    "vllm-completions": "bench.load.protocols.vllm_completions:VllmCompletions",
+    "sglang-generate": "bench.load.protocols.sglang_generate:SglangGenerate",
+    "llamacpp-completion": "bench.load.protocols.llamacpp_completion:LlamaCppCompletion",
+    "kserve-generate": "bench.load.protocols.kserve_generate:KserveGenerate",
 }
 
 

@@ -37,6 +37,14 @@ class Usage(msgspec.Struct, gc=False):
     completion_tokens_details: CompletionDetails | None = None
 
 
+def usage_of(prompt: int | None, completion: int | None, cached: int | None = None) -> Usage | None:
+    """Counts that a server of another protocol gave, None where it gave none."""
+    if prompt is None and completion is None:
+        return None
+    details = None if cached is None else PromptDetails(cached)
+    return Usage(prompt, completion, details)
+
+
 @dataclass(slots=True, kw_only=True)
 class Answer:
     """What the events of one request say. `events` indexes the event of each content chunk; `tokens` is `MISSING` where the
@@ -52,15 +60,19 @@ class Answer:
     stream_error: str | None = None
     malformed: str | None = None
     done: bool = False
+    unmarked_end: bool = False
+    """The protocol marks no end of its own: a stream is whole when its HTTP message is."""
 
 
 class WireProtocol(Protocol):
     """How requests are written and events are read. Each protocol is one module."""
 
     takes_token_ids: bool
+    versioned: bool
+    """Whether its paths stand under the API version (`/v1`), or at the server's root."""
 
-    def path(self, target: Target) -> str:
-        """Appended to the target's base URL."""
+    def path(self, target: Target, *, stream: bool = True) -> str:
+        """Appended to the target's base URL, with its API version or without (`versioned`)."""
         ...
 
     def body(self, target: Target, case: Case, prompt: str | list[int], output_tokens: int, *, exact: bool) -> dict[str, Any]:
@@ -71,12 +83,9 @@ class WireProtocol(Protocol):
         """Fold all payloads of a stream into an answer. Never raises: what can't be read is `malformed`."""
         ...
 
-
-class ChoiceLike(Protocol):
-    """What `fold` needs of a choice."""
-
-    finish_reason: str | None
-    token_ids: list[int] | None
+    def whole(self, reply: bytes) -> Answer:
+        """Read a reply that was not streamed, a JSON object, as if it were the only event of a stream. Never raises."""
+        ...
 
 
 class EventLike(Protocol):
@@ -91,6 +100,7 @@ class EventLike(Protocol):
 def fold(events: Iterable[EventLike], content_of: Callable[[Any], Content | None], answer: Answer) -> None:
     """Add events to `answer`. Tokens of a chunk: its token ids, else the growth of cumulative usage since the last chunk."""
     counted: int | None = 0  # cumulative tokens at the last content chunk; None once a chunk came without usage
+    held = 0  # ids that came without text (half a character): their token shows in the next chunk
     for index, event in enumerate(events):
         usage = event.usage
         if usage is not None:
@@ -101,19 +111,20 @@ def fold(events: Iterable[EventLike], content_of: Callable[[Any], Content | None
         if choice.finish_reason is not None:
             answer.finish_reason = choice.finish_reason
         content = content_of(choice)
+        ids = len(choice.token_ids) if choice.token_ids else 0
         if content is None:
+            held += ids
             continue
         total = usage.completion_tokens if usage is not None else None
         answer.events.append(index)
         answer.kinds.append(content[0])
         answer.sizes_b.append(content[1])
-        answer.tokens.append(_tokens(choice, total, counted))
-        counted = total
+        answer.tokens.append(held + ids if ids else growth(total, counted))
+        counted, held = total, 0
 
 
-def _tokens(choice: ChoiceLike, total: int | None, counted: int | None) -> int:
-    if choice.token_ids:
-        return len(choice.token_ids)
+def growth(total: int | None, counted: int | None) -> int:
+    """Tokens between two cumulative counts, `MISSING` where one of them is not told."""
     if total is None or counted is None or total < counted:
         return MISSING
     return total - counted
@@ -124,10 +135,12 @@ def utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def read_openai(
-    payloads: Sequence[bytes], decoder: msgspec.json.Decoder[Any], content_of: Callable[[Any], Content | None]
-) -> Answer:
-    """Fold an OpenAI event stream. `decoder` takes a JSON array of events: one call per request, not one per event."""
+Fold = Callable[[Sequence[Any], Answer], None]
+"""Adds decoded events to an answer."""
+
+
+def read_events(payloads: Sequence[bytes], decoder: msgspec.json.Decoder[Any], fold_events: Fold) -> Answer:
+    """Decode and fold an event stream. `decoder` takes a JSON array of events: one call per request, not one per event."""
     answer = Answer()
     count = len(payloads)
     if count and payloads[-1] == b"[DONE]":
@@ -141,14 +154,12 @@ def read_openai(
             pass  # one bad event: read them one by one to keep those before it
         else:
             if len(events) == count:
-                fold(events, content_of, answer)
+                fold_events(events, answer)
                 return answer
-    return _read_one_by_one(payloads, decoder, content_of)
+    return _read_one_by_one(payloads, decoder, fold_events)
 
 
-def _read_one_by_one(
-    payloads: Sequence[bytes], decoder: msgspec.json.Decoder[Any], content_of: Callable[[Any], Content | None]
-) -> Answer:
+def _read_one_by_one(payloads: Sequence[bytes], decoder: msgspec.json.Decoder[Any], fold_events: Fold) -> Answer:
     answer = Answer()
     events: list[Any] = []
     for payload in payloads:
@@ -164,8 +175,15 @@ def _read_one_by_one(
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             answer.malformed = f"event {len(events)} can't be read ({error}): {printable(payload)}"
             break
-    fold(events, content_of, answer)
+    fold_events(events, answer)
     return answer
+
+
+def read_openai(
+    payloads: Sequence[bytes], decoder: msgspec.json.Decoder[Any], content_of: Callable[[Any], Content | None]
+) -> Answer:
+    """Fold an OpenAI event stream."""
+    return read_events(payloads, decoder, lambda events, answer: fold(events, content_of, answer))
 
 
 def error_text(payload: bytes) -> str | None:

@@ -44,7 +44,14 @@ class _Event(msgspec.Struct, gc=False):
 
 
 def _content_of(choice: _Choice) -> Content | None:
-    delta = choice.delta
+    return _content_in(choice.delta)
+
+
+def _content_of_whole(choice: _Choice) -> Content | None:
+    return _content_in(choice.message)
+
+
+def _content_in(delta: _Delta | None) -> Content | None:
     if delta is None:
         return None
     text = delta.content
@@ -66,11 +73,12 @@ class OpenAIChat:
     """Chat completions; prompts are text in one user message."""
 
     takes_token_ids = False
+    versioned = True
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(list[_Event])
 
-    def path(self, target: Target) -> str:
+    def path(self, target: Target, *, stream: bool = True) -> str:
         return "/chat/completions"
 
     def body(self, target: Target, case: Case, prompt: str | list[int], output_tokens: int, *, exact: bool) -> dict[str, Any]:
@@ -79,3 +87,6 @@ class OpenAIChat:
 
     def read(self, payloads: Sequence[bytes]) -> Answer:
         return read_openai(payloads, self._decoder, _content_of)
+
+    def whole(self, reply: bytes) -> Answer:
+        return read_openai([reply], self._decoder, _content_of_whole)

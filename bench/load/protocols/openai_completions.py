@@ -37,9 +37,10 @@ def request_fields(case: Case, output_tokens: int, *, exact: bool) -> dict[str, 
         "max_tokens": output_tokens,
         "temperature": case.sampling.temperature,
         "top_p": case.sampling.top_p,
-        "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream": case.stream,
     }
+    if case.stream:
+        fields["stream_options"] = {"include_usage": True}
     if case.sampling.ignore_eos:
         fields["ignore_eos"] = True
     if exact:
@@ -51,11 +52,12 @@ class OpenAICompletions:
     """Completions; prompts are text or token ids."""
 
     takes_token_ids = True
+    versioned = True
 
     def __init__(self) -> None:
         self._decoder = msgspec.json.Decoder(list[_Event])
 
-    def path(self, target: Target) -> str:
+    def path(self, target: Target, *, stream: bool = True) -> str:
         return "/completions"
 
     def body(self, target: Target, case: Case, prompt: str | list[int], output_tokens: int, *, exact: bool) -> dict[str, Any]:
@@ -63,3 +65,6 @@ class OpenAICompletions:
 
     def read(self, payloads: Sequence[bytes]) -> Answer:
         return read_openai(payloads, self._decoder, _content_of)
+
+    def whole(self, reply: bytes) -> Answer:
+        return read_openai([reply], self._decoder, _content_of)

@@ -1,0 +1,1 @@
+"""One suite that every wire protocol joins with its transcripts."""
