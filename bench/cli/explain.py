@@ -1,0 +1,98 @@
+"""`bench explain`: what a metric is, when there is none, and what others mean by it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+import click
+import msgspec
+
+from bench.catalog.peers import PeerMetric, peer_metrics
+from bench.errors import EXIT_OK, UsageError
+from bench.timing import SPECS, MetricSpec
+from bench.timing.columns import wide_columns
+
+_MAX_WIDTH = 110
+_WAYS = {"up": "higher is better", "down": "lower is better", None: "neither way is better"}
+
+
+@click.command()
+@click.argument("metric", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object; without METRIC an array of them.")
+def explain(*, metric: str | None, as_json: bool) -> int:
+    """Say what METRIC is: definition, formula, unit, when it is undefined, whether gates watch it, and how other tools name
+    or define theirs. A column of the tables (ttft_p99_ms) stands for its metric. Without METRIC: a list of all.
+    """
+    if metric is None:
+        told = [_as_json(spec) for spec in SPECS.values()]
+        click.echo(json.dumps(told) if as_json else "\n".join(_list()))
+        return EXIT_OK
+    spec = _find(metric)
+    click.echo(json.dumps(_as_json(spec)) if as_json else "\n".join(_page(spec)))
+    return EXIT_OK
+
+
+def _find(wanted: str) -> MetricSpec:
+    """By its own name or a column's. Raises: UsageError with the nearest."""
+    columns = {column.column: column.metric for column in wide_columns()}
+    name = columns.get(wanted, wanted)
+    if name in SPECS:
+        return SPECS[name]
+    near = _nearest(wanted.lower(), columns)
+    mend = f": did you mean {near}?" if near else ""
+    raise UsageError(f"there is no metric {wanted!r}{mend}", hint="bench explain lists all of them")
+
+
+def _nearest(wanted: str, columns: dict[str, str]) -> str | None:
+    """The metric that other tools call so, else the one whose name or column looks most alike."""
+    elsewhere = {p.called.lower(): name for name, peers in reversed(peer_metrics().items()) for p in peers if p.called}
+    known = {**elsewhere, **columns, **{name: name for name in SPECS}}
+    short = {name.rpartition("_")[0]: name for name in reversed(SPECS)}
+    found = get_close_matches(wanted, known, n=1, cutoff=0.6)
+    return short.get(wanted) or known.get(wanted) or (known[found[0]] if found else None)
+
+
+def _list() -> Iterator[str]:
+    names, units = max(map(len, SPECS)), max(len(spec.unit) for spec in SPECS.values())
+    for spec in SPECS.values():
+        gated = "gated" if spec.gated else ""
+        yield f"{spec.name:{names}}  {spec.unit:{units}}  {gated:5}  {spec.definition}"
+
+
+def _page(spec: MetricSpec) -> Iterator[str]:
+    yield f"{spec.name}: {spec.definition}"
+    yield ""
+    yield from _row("unit", f"{spec.unit}; {_WAYS[spec.better]}")
+    yield from _row("formula", spec.formula)
+    yield from _row("undefined", f"NULL with a reason when: {spec.undefined_when}")
+    yield from _row("gated", "yes: regression gates watch it" if spec.gated else "no: observed only")
+    yield from _row("columns", ", ".join(c.column for c in wide_columns() if c.metric == spec.name))
+    peers = peer_metrics().get(spec.name, ())
+    if peers:
+        yield ""
+        yield "elsewhere"
+    for peer in peers:
+        yield from _row(peer.tool, _told(peer), width=30, indent="  ")
+
+
+def _told(peer: PeerMetric) -> str:
+    return ": ".join(part for part in (peer.called, peer.says) if part)
+
+
+def _row(label: str, text: str, *, width: int = 12, indent: str = "") -> list[str]:
+    """A label and its text, wrapped beside it."""
+    across = min(shutil.get_terminal_size((_MAX_WIDTH, 24)).columns, _MAX_WIDTH)
+    first, later = f"{indent}{label:{width}}", " " * (len(indent) + width)
+    return textwrap.wrap(text, max(across, 60), initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+
+
+def _as_json(spec: MetricSpec) -> dict[str, Any]:
+    peers = [msgspec.to_builtins(peer) for peer in peer_metrics().get(spec.name, ())]
+    columns = [column.column for column in wide_columns() if column.metric == spec.name]
+    return {**dataclasses.asdict(spec), "columns": columns, "elsewhere": peers}

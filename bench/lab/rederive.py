@@ -1,0 +1,175 @@
+"""Stored trials worked out again from their shards: the same events and readings must give the same numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import codec, timing
+from bench.errors import StoreError
+from bench.records import LoadResult, Measured, Metric, Reason, Status, Telemetry, TrialRecord
+from bench.store import layout, parquet
+from bench.store.shards import encode_record
+
+TOLERANCE = 1e-12
+"""Two floats are the same number within this share: sums of another machine may round another way."""
+
+_JUDGED = (Status.VALID, Status.INVALID)
+"""States that come from the numbers; the others (an engine died, the run was stopped) come from outside."""
+
+Told = str | int | float | dict[str, tuple[float, float]] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One stored value that the shard does not give again. `what` is `METRIC.FIELD`, `status`, `energy_scope` or
+    `reasons.CODE.GROUP`; None where a side has no such value.
+    """
+
+    what: str
+    stored: Told
+    recomputed: Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rederived:
+    """What became of one trial. `problem`: why it could not be worked out though it has numbers; a trial without any
+    (failed, killed) has nothing to compare: `metrics` is 0 then.
+    """
+
+    record: TrialRecord
+    metrics: int
+    differences: tuple[Difference, ...] = ()
+    problem: str | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Nothing differs, and all that has numbers could be worked out."""
+        return not self.differences and self.problem is None
+
+
+def rederive(record: TrialRecord, folder: Path) -> Rederived:
+    """Work out the trial in `folder` again and compare. The shard is only read."""
+    if not record.metrics:
+        return Rederived(record=record, metrics=0)
+    try:
+        found = recompute(record, folder)
+    except StoreError as error:
+        return Rederived(record=record, metrics=len(record.metrics), problem=str(error))
+    return Rederived(record=record, metrics=len(record.metrics), differences=tuple(differences(record, found)))
+
+
+def recompute(record: TrialRecord, folder: Path) -> Measured:
+    """Every metric and reason of a trial, as the session works them out, from what its shard holds.
+
+    Raises: StoreError (a file that is missing or damaged, a trial without a load).
+    """
+    load, telemetry = _load_result(record, folder), _telemetry(record, folder)
+    return timing.measure(
+        record.case,
+        load,
+        telemetry,
+        record.engine_metrics_before,
+        record.engine_metrics_after,
+        engine_precision=record.engine.precision if record.engine else None,
+        attached=record.engine is None or not record.engine.pids,
+    )
+
+
+def _load_result(record: TrialRecord, folder: Path) -> LoadResult:
+    import duckdb
+
+    if record.health is None or record.dataset_hash is None:
+        raise StoreError("trial.json does not say how the load went")
+    try:
+        log = parquet.read_log(folder)
+    except (duckdb.Error, OSError, KeyError, ValueError) as error:
+        raise _unreadable(f"{layout.REQUESTS} and {layout.CHUNKS}", error) from error
+    return LoadResult(
+        log=log,
+        window=record.window,
+        health=record.health,
+        dataset_hash=record.dataset_hash,
+        interrupted=record.status is Status.INTERRUPTED,
+        prompts_recycled=record.prompts_recycled,
+    )
+
+
+def _telemetry(record: TrialRecord, folder: Path) -> Telemetry:
+    import duckdb
+
+    try:
+        baseline, readings = parquet.read_readings(folder)
+    except (duckdb.Error, OSError, KeyError, ValueError) as error:
+        raise _unreadable(layout.TELEMETRY, error) from error
+    if record.telemetry_period_s is None:
+        raise StoreError("trial.json does not say how often devices were polled")
+    return Telemetry(
+        devices=record.devices,
+        readings=readings,
+        ends=record.stream_ends,
+        problems=record.problems,
+        period_s=record.telemetry_period_s,
+        idle=record.idle,
+        resident=record.resident,
+        idle_readings=baseline,
+    )
+
+
+def _unreadable(what: str, error: Exception) -> StoreError:
+    return StoreError(f"{what} can't be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+
+
+def differences(stored: TrialRecord, found: Measured) -> Iterator[Difference]:
+    """What `found` says otherwise than `stored`, in the order of the record."""
+    again = _as_stored(stored, found)
+    for name in dict.fromkeys((*stored.metrics, *again.metrics)):
+        yield from _metric_differences(name, stored.metrics.get(name), again.metrics.get(name))
+    yield from _reason_differences(stored.reasons, again.reasons)
+    if stored.energy_scope != again.energy_scope:
+        yield Difference(what="energy_scope", stored=stored.energy_scope, recomputed=again.energy_scope)
+    if stored.status in _JUDGED and stored.status != found.status:
+        yield Difference(what="status", stored=stored.status.value, recomputed=found.status.value)
+
+
+def _as_stored(record: TrialRecord, found: Measured) -> TrialRecord:
+    """`found` after the way to disk and back, so that only what differs there counts as a difference."""
+    made = dataclasses.replace(record, metrics=found.metrics, reasons=found.reasons, energy_scope=found.energy_scope)
+    return codec.decode(encode_record(made), TrialRecord)
+
+
+def _metric_differences(name: str, stored: Metric | None, again: Metric | None) -> Iterator[Difference]:
+    if stored is None or again is None:
+        yield Difference(what=name, stored=_headline(stored), recomputed=_headline(again))
+        return
+    for field in dataclasses.fields(Metric):
+        old, new = getattr(stored, field.name), getattr(again, field.name)
+        if not _same(old, new):
+            yield Difference(what=f"{name}.{field.name}", stored=old, recomputed=new)
+
+
+def _headline(metric: Metric | None) -> Told:
+    if metric is None:
+        return None
+    return next((told for told in (metric.value, metric.p50, metric.reason) if told is not None), "undefined")
+
+
+def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, float) and isinstance(new, float):
+        return math.isclose(old, new, rel_tol=TOLERANCE, abs_tol=0.0)
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_same(old[key], new[key]) for key in old)
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return len(old) == len(new) and all(map(_same, old, new))
+    return bool(old == new)
+
+
+def _reason_differences(stored: tuple[Reason, ...], again: tuple[Reason, ...]) -> Iterator[Difference]:
+    old, new = ({(r.code, r.group): f"{r.severity}: {r.message}" for r in reasons} for reasons in (stored, again))
+    for key in dict.fromkeys((*old, *new)):
+        if old.get(key) != new.get(key):
+            yield Difference(what=f"reasons.{key[0]}.{key[1]}", stored=old.get(key), recomputed=new.get(key))
