@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from bench.records import (
     Case,
@@ -36,6 +36,10 @@ BytesProgress = Callable[[str, int, int | None], None]
 
 class ModelSource(Protocol):
     """Where weights come from."""
+
+    def check(self, name: str, source: str | None, *, precision: str | None = None) -> object:
+        """Refuse a name, precision or source that can't be right, before anything is started. Raises: UsageError."""
+        ...
 
     def fetch(self, name: str, source: str | None, progress: BytesProgress, *, precision: str | None = None) -> LocalModel:
         """The weights on this disk, downloaded if need be. `source` overrides the catalogue; `precision` chooses among the
@@ -232,6 +236,38 @@ class TrialStore(Protocol):
 
     def begin(self, key: TrialKey, case: Case) -> OpenTrial:
         """Raises: StoreError (read-only folder, disk full)."""
+        ...
+
+
+# --- what comes next -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTrial:
+    """A trial to be measured. `extra` is kept in its record as it is."""
+
+    case: Case
+    repeat: int
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Planner(Protocol):
+    """Chooses trials while a run goes on, all for one engine start."""
+
+    @property
+    def patience(self) -> int:
+        """Engine deaths in a row after which the rest is not tried."""
+        ...
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Cases between whose loads all others lie: they decide which engine is started, and how large."""
+        ...
+
+    def remaining(self, done: Sequence[TrialRecord]) -> Sequence[PlannedTrial]:
+        """What is known by now to be still to come, next first, given every trial of the run so far; nothing once it is
+        through. Asked again after each trial.
+        """
         ...
 
 

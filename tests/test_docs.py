@@ -121,6 +121,8 @@ def test_every_bench_line_parses(where: str, line: str) -> None:
     while isinstance(command, click.Group):
         if not words or words[0] in ("--help", "--version", "-h"):
             return
+        if words[0].startswith("-") and command.invoke_without_command:
+            break
         found = command.get_command(context, words[0])
         assert found is not None, f"{where}: no command {words[0]!r} in {line!r}"
         command, words = found, words[1:]

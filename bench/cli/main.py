@@ -6,22 +6,27 @@ import importlib
 import signal
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 import click
 
 from bench import __version__
-from bench.errors import EXIT_INTERRUPTED, BenchError
+from bench.errors import EXIT_INTERRUPTED, BenchError, UsageError
 
 COMMANDS = {
     "run": ("bench.cli.run:run", "Measure a suite, or one case given by flags."),
     "table": ("bench.cli.results:table", "Show what was measured, best columns first."),
     "devices": ("bench.cli.devices:devices", "List the devices that can be measured here."),
+    "power": ("bench.cli.power:power", "Measure the energy of any command, or of a machine at rest."),
     "doctor": ("bench.cli.doctor:doctor", "Say what this machine can and can't do, and how to mend it."),
     "suites": ("bench.cli.suites:suites", "List, show, validate and expand suite files."),
     "models": ("bench.cli.models:models", "List and pull model weights."),
     "ingest": ("bench.cli.results:ingest", "Load shards into the results database."),
     "sql": ("bench.cli.results:sql", "Query results with SQL."),
     "export": ("bench.cli.results:export", "Write results as JSON, CSV or Markdown."),
+    "explain": ("bench.cli.explain:explain", "Say what a metric is, and how other tools define theirs."),
+    "rederive": ("bench.cli.rederive:rederive", "Work out stored trials again from their raw events, and compare."),
+    "selfcheck": ("bench.cli.selfcheck:selfcheck", "Find how much load this machine's client can follow truly."),
     "mock-server": ("bench.cli.mock_server:mock_server", "Serve a mock engine that tells its own truth."),
 }
 
@@ -35,7 +40,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = COMMANDS.get(cmd_name)
         if entry is None:
-            return None
+            near = get_close_matches(cmd_name, COMMANDS, n=1)
+            raise UsageError(f"no command {cmd_name!r}", hint=f"bench {near[0]}" if near else "bench --help")
         module, _, attribute = entry[0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
@@ -59,11 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `bench` with `argv` (default: the process's) and exit with the code that docs/architecture.md lists."""
     try:
         code = cli.main(args=None if argv is None else list(argv), prog_name="bench", standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = EXIT_INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
+        show_error(UsageError(error.format_message(), hint=f"{usage} --help"))
         code = error.exit_code
     except BenchError as error:
         show_error(error)

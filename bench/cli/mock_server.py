@@ -21,6 +21,11 @@ import click
 @click.option("--max-in-flight", type=int, help="Requests served at once; later ones wait.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random quirks.")
 @click.option("--truth-chunks", default=20_000_000, show_default=True, help="Chunk stamps kept for /truth (16 bytes each).")
+@click.option(
+    "--emission-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that gets (stamp, tokens) as they are sent; the simulated device draws its power from it.",
+)
 @click.option("--allow-remote", is_flag=True, help="Serve on an address that other hosts can reach.")
 @click.option("--list-quirks", is_flag=True, help="Print all quirks and exit.")
 def mock_server(list_quirks: bool, quirks: tuple[str, ...], **flags: object) -> int:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import json
-import math
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
+from bench.cli.answers import show_answer
+from bench.cli.choosing import checked
 from bench.cli.options import results_option
 from bench.errors import EXIT_FAILED, EXIT_OK, StoreError, UsageError
 from bench.records import Status
 from bench.store import IngestReport, Lab, Rejection, TrialFilter, adopt, records
 from bench.store.foreign import bring_in
-from bench.store.sql import Answer, ask, change
+from bench.store.sql import ask, change
 
 
 @click.command()
-@click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run; latest: the one that started last.")
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN_ID|latest",
+    help="Only this run (the beginning of its id will do); latest: the one that started last.",
+)
 @click.option("--suite", help="Only cases of this suite.")
 @click.option("--model", help="Only this model.")
 @click.option("--engine", help="Only this engine.")
@@ -47,10 +51,11 @@ def table(
 ) -> int:
     """Show what was measured: one row for each case, repeats pooled. Without --run or --all: the last run of each case."""
     from bench.reports.rows import newest, rows
-    from bench.reports.table import MIN_WIDTH, plain_table, rich_table, table_json
+    from bench.reports.table import plain_table, screen_table, table_json
 
     wanted = TrialFilter(run_id=run_id, suite=suite, model=model, engine=engine, status=status)
     with _current(results) as lab:
+        wanted = checked(lab, wanted)
         found = records(lab, wanted)
     if run_id is None and not every_run:
         found = newest(found)
@@ -58,9 +63,11 @@ def table(
     if as_json:
         click.echo(json.dumps(table_json(made), allow_nan=False))
     elif not made:
-        click.echo(f"no trial in {results} matches; measure one with: bench run quickstart", err=True)
-    elif sys.stdout.isatty() and shutil.get_terminal_size().columns >= MIN_WIDTH:
-        _print_rich(rich_table(made))
+        _tell(f"{_nothing(wanted, results)}; measure one with: bench run quickstart")
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(screen_table(made))
     else:
         click.echo(plain_table(made))
     return EXIT_OK
@@ -117,13 +124,13 @@ def sql(*, query: str | None, file: Any, as_json: bool, as_csv: bool, write: boo
     else:
         with _current(results) as lab:
             answer = ask(lab, text)
-    _show_answer(answer, as_json=as_json, as_csv=as_csv)
+    show_answer(answer, as_json=as_json, as_csv=as_csv)
     return EXIT_OK
 
 
 @click.command()
 @click.option("--format", "form", type=click.Choice(["json", "csv", "md"]), required=True)
-@click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run.")
+@click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run (the beginning of its id will do).")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead of stdout.")
 @results_option
 def export(*, form: str, run_id: str | None, out: Path | None, results: Path) -> int:
@@ -131,7 +138,7 @@ def export(*, form: str, run_id: str | None, out: Path | None, results: Path) ->
     from bench.reports.export import FORMATS
 
     with _current(results) as lab:
-        found = records(lab, TrialFilter(run_id=run_id))
+        found = records(lab, checked(lab, TrialFilter(run_id=run_id)))
     data = FORMATS[form](found)
     if out is None:
         sys.stdout.buffer.write(data)
@@ -153,6 +160,13 @@ def _current(results: Path) -> Iterator[Lab]:
         for rejection in lab.ingest(_progress()).rejected:
             _tell(f"note: {rejection.shard} is left out: {rejection.reason}")
         yield lab
+
+
+def _nothing(wanted: TrialFilter, results: Path) -> str:
+    """Why a table is empty."""
+    given = {f.name: value for f in fields(wanted) if (value := getattr(wanted, f.name)) is not None}
+    flags = " ".join(f"--{name.removesuffix('_id')} {value}" for name, value in given.items())
+    return f"no trial in {results} matches {flags}" if given else f"there is no trial in {results}"
 
 
 def _require(results: Path) -> None:
@@ -208,67 +222,6 @@ def _query_text(query: str | None, file: Any) -> str:
         return str(file.read())
     assert query is not None
     return sys.stdin.read() if query == "-" else query
-
-
-def _show_answer(answer: Answer, *, as_json: bool, as_csv: bool) -> None:
-    if as_json:
-        objects = [dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows]
-        click.echo(json.dumps(objects, allow_nan=False))
-    elif as_csv:
-        from bench.reports.text import csv_line
-
-        lines = [answer.columns, *([_plain(value) for value in row] for row in answer.rows)]
-        click.echo("".join(csv_line(line) for line in lines), nl=False)
-    elif sys.stdout.isatty():
-        _print_answer(answer)
-    else:
-        click.echo(_aligned(answer))
-
-
-def _plain(value: Any) -> Any:
-    """A value of DuckDB as JSON has it; what is not finite is null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, decimal.Decimal):
-        return float(value)
-    if isinstance(value, datetime.datetime):
-        return value.isoformat(sep=" ")
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
-
-
-def _texts(answer: Answer) -> list[list[str]]:
-    from bench.reports.text import printable
-
-    return [["NULL" if value is None else printable(str(_plain(value))) for value in row] for row in answer.rows]
-
-
-def _aligned(answer: Answer) -> str:
-    lines = [list(answer.columns), *_texts(answer)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(answer.columns))]
-    return "\n".join("  ".join(part.ljust(w) for part, w in zip(line, widths, strict=True)).rstrip() for line in lines)
-
-
-def _print_answer(answer: Answer) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in answer.columns:
-        shown.add_column(Text(name), overflow="fold")
-    for row in _texts(answer):
-        shown.add_row(*(Text(part) for part in row))
-    _print_rich(shown)
-
-
-def _print_rich(shown: Any) -> None:
-    from rich.console import Console
-
-    Console().print(shown)
 
 
 __all__ = ["export", "ingest", "sql", "table"]

@@ -6,31 +6,39 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import psutil
 from rich.console import Console
 
-from bench import plugins, suite
+from bench import codec, plugins, suite
+from bench.cli.loading import data_options, pinned, with_data
 from bench.cli.main import show_error
 from bench.cli.options import results_option
+from bench.cli.searching import forecast_json, forecast_text, search_options, with_sweep
 from bench.cli.terminal import observer
-from bench.errors import BenchError, UsageError
+from bench.errors import EXIT_OK, BenchError, UsageError
+from bench.lab.plans import RunPlan, engine_starts, exit_code, forecast, load_plan, new_plan, planners_of, total_seconds
 from bench.load import WireLoad, recover
 from bench.models import ModelStore
 from bench.probes.host import ChildProbeHost
 from bench.probes.placement import resolve
-from bench.records import Case
+from bench.records import ProtocolName, TrialRecord
 from bench.reports import run_json
+from bench.reports.searches import SearchResult, search_line
 from bench.reports.table import summary, summary_text
 from bench.session.interrupts import Interrupts
 from bench.session.loop import RunOutcome, Session, new_run_id
-from bench.store import Lab, ShardStore, adopt
+from bench.store import Lab, ShardStore, adopt, run_records
+from bench.store.plans import find_run, hold_plan, plan_path, write_plan
 from bench.units import parse_duration_s
 
+_START_TIMEOUT_S = 600.0
 _Command = Callable[..., Any]
 
 _CASE_OPTIONS = (
@@ -41,11 +49,12 @@ _CASE_OPTIONS = (
     click.option("--engine-arg", "engine_args", multiple=True, metavar="KEY=VALUE", help="Passed to the engine; repeatable."),
     click.option("--base-url", help="An endpoint that runs already (with --engine openai)."),
     click.option("--api-key-env", metavar="NAME", help="Variable that holds the API key [default: OPENAI_API_KEY]."),
-    click.option("--protocol", type=click.Choice(["openai-chat", "openai-completions"])),
+    click.option("--protocol", type=click.Choice(get_args(ProtocolName)), help="How requests are worded."),
+    click.option("--stream/--no-stream", default=None, help="Ask for streamed answers [default: yes]; without, no TTFT."),
     click.option("--devices", help="Boards to use, by index or id: 0,1 or nvidia:0."),
     click.option("--batch-size", "--batch_size", type=int, help="Requests kept in flight (closed loop)."),
     click.option("--request-rate", help="Requests per second (open loop), or inf."),
-    click.option("--arrivals", type=click.Choice(["constant", "poisson", "gamma"])),
+    click.option("--arrivals", type=click.Choice(["constant", "poisson", "gamma", "trace"])),
     click.option("--burstiness", type=float, help="Shape of gamma arrivals; 1 is Poisson."),
     click.option("--max-concurrency", type=int, help="Cap on requests in flight; alone it is --batch-size."),
     click.option("--num-prompts", type=int, help="Send so many requests and measure the whole job."),
@@ -78,26 +87,51 @@ def _case_options(command: _Command) -> _Command:
 @click.command()
 @click.argument("suite_ref", metavar="[SUITE]", required=False)
 @_case_options
-@click.option("--start-timeout", default="10m", show_default=True, help="Give up on an engine that is not ready by then.")
+@data_options
+@search_options
+@click.option("--start-timeout", help="Give up on an engine that is not ready by then [default: 10m].")
+@click.option("--resume", metavar="RUN_ID|latest", help="Go on with a run: measure what of it is missing, failed or was cut off.")
+@click.option("--dry-run", is_flag=True, help="Print what would run, and start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of the table.")
 @results_option
-def run(suite_ref: str | None, start_timeout: str, as_json: bool, results: Path, **options: Any) -> int:
+def run(
+    *,
+    suite_ref: str | None,
+    start_timeout: str | None,
+    resume: str | None,
+    dry_run: bool,
+    as_json: bool,
+    results: Path,
+    **options: Any,
+) -> int:
     """Measure SUITE (a name or a YAML file), or one case given by flags. Flags beside a suite override it.
 
     \b
     bench run quickstart
     bench run quickstart --duration 20s --repeats 5
+    bench run quickstart --find knee --high 64
+    bench run --resume latest
     bench run --engine openai --base-url http://127.0.0.1:8000 --model m --batch-size 8 --duration 30s
     """
-    cases = _cases(suite_ref, options)
-    timeout_s = _duration_s("--start-timeout", start_timeout)
-    outcome = _measure(cases, results, timeout_s)
-    _show(outcome, results, as_json)
-    return outcome.exit_code
+    timeout_s = None if start_timeout is None else _duration_s("--start-timeout", start_timeout)
+    if resume is None:
+        chosen = pinned(_chosen(suite_ref, with_data(with_sweep(options))))
+        plan = new_plan(new_run_id(), chosen.cases, chosen.sweeps, timeout_s or _START_TIMEOUT_S)
+    else:
+        plan = _resumed(resume, results, suite_ref, options)
+        plan = plan if timeout_s is None else replace(plan, start_timeout_s=timeout_s)
+    if dry_run:
+        _foresee(plan, run_records(results, plan.run_id), as_json)
+        return EXIT_OK
+    with _held(plan, results, is_new=resume is None):
+        outcome = _measure(plan, results)
+    searches = [planner.result(outcome.records) for planner in planners_of(plan)]
+    _show(outcome, searches, results, as_json)
+    return exit_code(outcome, searches)
 
 
-def _cases(suite_ref: str | None, options: Mapping[str, Any]) -> tuple[Case, ...]:
-    """The cases asked for; what is only doubtful is said on stderr. Raises: UsageError, SuiteError."""
+def _chosen(suite_ref: str | None, options: Mapping[str, Any]) -> suite.Suite:
+    """What is asked for; what is only doubtful is said on stderr. Raises: UsageError, SuiteError."""
     if suite_ref is not None:
         chosen = suite.override(suite.load(suite_ref), options)
     elif any(options[name] for name in ("model", "base_url", "engine")):
@@ -106,7 +140,36 @@ def _cases(suite_ref: str | None, options: Mapping[str, Any]) -> tuple[Case, ...
         raise UsageError("nothing to measure", hint="bench run quickstart, or bench run --model NAME ... (bench run --help)")
     for warning in chosen.warnings:
         click.echo(f"note: {warning}", err=True)
-    return suite.expand(chosen)
+    return chosen
+
+
+def _resumed(wanted: str, results: Path, suite_ref: str | None, options: Mapping[str, Any]) -> RunPlan:
+    """The plan of an earlier run, which nothing may change. Raises: UsageError, StoreError."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, ())]
+    given += [] if suite_ref is None else [suite_ref]
+    if given:
+        raise UsageError(f"--resume goes on with the plan of that run as it is: drop {', '.join(given)}")
+    return load_plan(results, find_run(results, wanted))
+
+
+def _foresee(plan: RunPlan, history: Sequence[TrialRecord], as_json: bool) -> None:
+    lines, starts = forecast(plan, history), engine_starts(plan, history)
+    total_s = total_seconds(plan, lines, starts)
+    click.echo(json.dumps(forecast_json(lines, starts, total_s)) if as_json else forecast_text(lines, starts, total_s))
+
+
+@contextmanager
+def _held(plan: RunPlan, results: Path, *, is_new: bool) -> Iterator[None]:
+    """The lock of the run's plan, which is written down first where it is a new one; a plan that can't be begun is no run."""
+    lock = write_plan(results, plan.run_id, codec.encode_pretty(plan)) if is_new else hold_plan(results, plan.run_id)
+    try:
+        yield
+    except UsageError:
+        if is_new:
+            plan_path(results, plan.run_id).unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(lock)
 
 
 def _duration_s(flag: str, text: str) -> float:
@@ -116,13 +179,13 @@ def _duration_s(flag: str, text: str) -> float:
         raise UsageError(f"{flag}: {error}") from error
 
 
-def _measure(cases: tuple[Case, ...], results: Path, start_timeout_s: float) -> RunOutcome:
+def _measure(plan: RunPlan, results: Path) -> RunOutcome:
     adopt(results, recover)
-    run_id = new_run_id()
-    work_root = _work_root(results, run_id)
+    history = run_records(results, plan.run_id)
+    work_root = _work_root(results, plan.run_id)
     with Interrupts() as interrupts, observer() as seen:
         session = Session(
-            run_id=run_id,
+            run_id=plan.run_id,
             runners=lambda name: plugins.load("bench.runners", name)(),
             models=ModelStore(note=seen.note),
             load=WireLoad(),
@@ -132,10 +195,10 @@ def _measure(cases: tuple[Case, ...], results: Path, start_timeout_s: float) -> 
             interrupts=interrupts,
             place=resolve,
             work_root=work_root,
-            start_timeout_s=start_timeout_s,
+            start_timeout_s=plan.start_timeout_s,
         )
         try:
-            return session.run(cases)
+            return session.run(plan.cases, planners_of(plan), history)
         finally:
             shutil.rmtree(work_root, ignore_errors=True)
 
@@ -151,19 +214,23 @@ def _work_root(results: Path, run_id: str) -> Path:
     return parent / f"{run_id}.{os.getpid()}"
 
 
-def _show(outcome: RunOutcome, results: Path, as_json: bool) -> None:
+def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, as_json: bool) -> None:
     try:
         Lab(results).ingest()
     except BenchError as problem:  # the shards are safe: the table can be made later
         click.echo(f"note: {problem}", err=True)
     if as_json:
-        click.echo(json.dumps(run_json(outcome.run_id, outcome.records), allow_nan=False))
+        click.echo(json.dumps(run_json(outcome.run_id, outcome.records, searches), allow_nan=False))
     elif outcome.records and sys.stdout.isatty():
         Console().print(summary(outcome.records))
     elif outcome.records:
         click.echo(summary_text(outcome.records))
+    if not as_json:
+        for search in searches:
+            click.echo(search_line(search))
     for error in outcome.errors:
         show_error(error)
     if outcome.interrupted:
         kept = len(outcome.records)
         click.echo(f"{outcome.interrupted}: {kept} trial{'s' * (kept != 1)} kept; see: bench table", err=True)
+        click.echo(f"  next: bench run --resume {outcome.run_id}", err=True)

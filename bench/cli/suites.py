@@ -7,9 +7,12 @@ import json
 import click
 
 from bench import codec, suite
-from bench.errors import SuiteError
+from bench.cli.loading import pinned
+from bench.errors import SuiteError, UsageError
 from bench.identity import case_id, workload_id
 from bench.records import Case, LengthSpec
+from bench.reports.rows import load_label
+from bench.reports.searches import search_label
 from bench.suite import Suite
 
 
@@ -34,7 +37,7 @@ def list_suites(as_json: bool) -> None:
             rows.append({"name": info.name, "origin": info.origin, "cases": None, "description": None, "problem": first})
             continue
         description = found.description.partition("\n")[0]
-        cases = len(found.cases)
+        cases = len(found.cases) + len(found.sweeps)
         rows.append({"name": info.name, "origin": info.origin, "cases": cases, "description": description, "problem": None})
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -61,12 +64,12 @@ def validate(files: tuple[str, ...]) -> None:
     problems: list[str] = []
     for ref in files:
         try:
-            found = suite.load(ref)
-        except SuiteError as error:
+            found = pinned(suite.load(ref))
+        except (SuiteError, UsageError) as error:
             problems.append(str(error) + (f" ({error.hint})" if error.hint else ""))
             continue
         _say(found)
-        click.echo(f"{found.path}: ok, {len(found.cases)} case{'s' if len(found.cases) > 1 else ''}")
+        click.echo(f"{found.path}: ok, {_count(found)}")
     if problems:
         raise SuiteError("\n".join(problems))
 
@@ -75,24 +78,36 @@ def validate(files: tuple[str, ...]) -> None:
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with every resolved value.")
 def expand(name: str, as_json: bool) -> None:
-    """Print every case of a suite with its ids."""
-    found = suite.load(name)
+    """Print every case of a suite with its ids. A sweep is a line of its own: its cases are known once it runs."""
+    found = pinned(suite.load(name))
     _say(found)
     cases = suite.expand(found)
     if as_json:
         rows = [
             {"case_id": case_id(c), "workload_id": workload_id(c), "name": c.name, "case": codec.to_builtins(c)} for c in cases
         ]
+        rows += [
+            {"name": s.case.name, "sweep": codec.to_builtins(s.search), "case": codec.to_builtins(s.case)} for s in found.sweeps
+        ]
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
         return
     header = ["case_id", "workload_id", "name", "engine", "load", "in/out", "time"]
-    _print_table([header, *([case_id(c), workload_id(c), *_row(c)] for c in cases)])
+    table = [header, *([case_id(c), workload_id(c), *_row(c)] for c in cases)]
+    for sweep in found.sweeps:
+        name, engine, _, lengths, time = _row(sweep.case)
+        table.append(["-", "-", name, engine, search_label(sweep.search), lengths, f"{time} x {sweep.search.points}"])
+    _print_table(table)
 
 
 @suites.command()
 def schema() -> None:
     """Print the JSON Schema of the suite format, for editors."""
     click.echo(json.dumps(suite.json_schema(), indent=2))
+
+
+def _count(found: Suite) -> str:
+    parts = [(len(found.cases), "case"), (len(found.sweeps), "sweep")]
+    return ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in parts if count)
 
 
 def _say(found: Suite) -> None:
@@ -102,7 +117,9 @@ def _say(found: Suite) -> None:
 
 def _row(case: Case) -> list[str]:
     load = case.load
-    if load.kind == "closed":
+    if load.stages or load.arrivals == "trace":
+        what = load_label(load)
+    elif load.kind == "closed":
         what = f"batch {load.batch_size}"
     elif load.request_rate is None:
         what = "all at once"

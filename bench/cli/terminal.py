@@ -12,8 +12,9 @@ from bench.records import LoadProgress, Status, TrialRecord
 from bench.units import format_bytes
 
 _PHASES = {
-    "pull": "fetching the model",
+    "pull": "model",
     "start": "starting the engine",
+    "attach": "attaching",
     "idle": "measuring idle power",
     "warmup": "warming up",
     "measure": "measuring",

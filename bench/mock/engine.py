@@ -16,6 +16,7 @@ from bench import __version__, codec
 from bench.clock import SYSTEM
 from bench.mock.api import ApiError, Ask, parse_chat, parse_completion
 from bench.mock.connection import Connection, Request
+from bench.mock.emission import Emission
 from bench.mock.ledger import Ledger, Record
 from bench.mock.options import MockOptions
 from bench.mock.plan import Ending, Planner
@@ -54,6 +55,7 @@ class MockEngine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = self._answered = self._failed = 0
         self.buffered = 0
+        self.emission = None if options.emission_file is None else Emission(options.emission_file, loop)
         self._prompt_tokens = self._cached_tokens = self._output_tokens = 0
         self._started_ns = now_ns()
         self._ready_ns = self._started_ns + round((self._quirks.number("slow-start") or 0.0) * NS_PER_S)
@@ -68,6 +70,8 @@ class MockEngine:
     def close(self) -> None:
         """Cut all connections."""
         self._schedule.close()
+        if self.emission is not None:
+            self.emission.close()
         for connection in tuple(self._connections):
             connection.abort()
 

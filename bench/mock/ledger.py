@@ -70,6 +70,10 @@ class Record:
         """Tokens sent so far."""
         return min(self.tokens, self.tokens_per_chunk * (len(self.stamps) // 2))
 
+    def tokens_in_next(self, chunks: int) -> int:
+        """Tokens in the next `chunks`: the last chunk of a reply may hold fewer than the others."""
+        return min(self.tokens, self.tokens_per_chunk * (len(self.stamps) // 2 + chunks)) - self.tokens_sent()
+
 
 @dataclass(slots=True)
 class _Segment:

@@ -19,6 +19,7 @@ class MockOptions:
     """Where the mock engine serves and when it sends: first content chunk `ttft_ms` after arrival, then one chunk each
     `gap_ms`. `prefill_us_per_token` adds to the TTFT for each uncached prompt token. `max_in_flight` makes later
     requests wait. `truth_chunks` bounds how many chunk stamps are kept. `api_key_env` is the *name* of a variable.
+    `emission_file` gets a running account of the tokens sent: see `bench.mock.emission`.
     """
 
     host: str = "127.0.0.1"
@@ -35,6 +36,7 @@ class MockOptions:
     seed: int = 0
     truth_chunks: int = 20_000_000
     allow_remote: bool = False
+    emission_file: Path | None = None
 
 
 def check_options(options: MockOptions) -> None:
@@ -79,6 +81,8 @@ def command_line(options: MockOptions) -> list[str]:
         flags.append(f"--api-key-env={options.api_key_env}")
     if options.max_in_flight is not None:
         flags.append(f"--max-in-flight={options.max_in_flight}")
+    if options.emission_file is not None:
+        flags.append(f"--emission-file={options.emission_file}")
     if options.allow_remote:
         flags.append("--allow-remote")
     return flags

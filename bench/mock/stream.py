@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bench.mock.connection import Connection
+from bench.mock.emission import Emission
 from bench.mock.ledger import Record
 from bench.mock.plan import Reply
 from bench.mock.schedule import now_ns
@@ -15,6 +16,8 @@ class Sender(Protocol):
 
     buffered: int
     """Content chunks that the kernel did not take at once, because a client read too slowly: their stamps are early."""
+    emission: Emission | None
+    """Where tokens are accounted for as they leave; None where nobody asked."""
 
     def sent_all(self, stream: Stream) -> None:
         """The last byte was written."""
@@ -49,7 +52,10 @@ class Stream:
             return None
         chunks = reply.chunks[position]
         if chunks:
-            self.record.stamps.extend((now_ns(), due_ns) * chunks)
+            sent_ns = now_ns()
+            if self._sender.emission is not None:
+                self._sender.emission.add(sent_ns, self.record.tokens_in_next(chunks))
+            self.record.stamps.extend((sent_ns, due_ns) * chunks)
             if connection.buffering:
                 self._sender.buffered += chunks
         self._position = position + 1

@@ -65,7 +65,7 @@ class ModelStore:
 
         Raises: UsageError (unknown model or precision, malformed source), ModelError (network, gated, hash, disk).
         """
-        wanted = parse(source) if source is not None else _resolve(name, precision)
+        wanted = self.check(name, source, precision=precision)
         listed = catalog.by_source(wanted.text)
         if source is None and name.lower() not in catalog.names():
             name = listed[0].name if listed else wanted.short_name
@@ -74,6 +74,13 @@ class ModelStore:
         else:
             root, entry = self._cache.files(wanted.key), self._cached_or_fetched(wanted, progress)
         return _local_model(name, root, entry)
+
+    def check(self, name: str, source: str | None, *, precision: str | None = None) -> Source:
+        """Which source `fetch` would take; looks at neither network nor disk.
+
+        Raises: UsageError (unknown model or precision, malformed source).
+        """
+        return parse(source) if source is not None else _resolve(name, precision)
 
     def cached(self) -> tuple[CachedModel, ...]:
         """What the cache holds, without any network access."""

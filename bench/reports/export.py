@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from bench import codec
 from bench.clock import iso_utc
 from bench.records import TrialRecord
+from bench.reports.footer import footer
+from bench.reports.notes import PLAIN
 from bench.reports.rows import device_label, rows
-from bench.reports.table import footer, text_cells
+from bench.reports.table import text_cells
 from bench.reports.text import csv_line
 from bench.timing.columns import WideColumn, wide_columns
 
@@ -22,6 +24,7 @@ _CONTEXT: dict[str, Callable[[TrialRecord], object]] = {
     "config_id": lambda r: r.config_id,
     "role": lambda r: r.key.role,
     "repeat": lambda r: r.key.repeat,
+    "attempt": lambda r: r.key.attempt,
     "status": lambda r: r.status.value,
     "reasons": lambda r: ";".join(reason.code for reason in r.reasons),
     "error": lambda r: r.error,
@@ -77,7 +80,7 @@ def to_markdown(records: Sequence[TrialRecord]) -> bytes:
     table = rows(records)
     header, lines = text_cells(table)
     text = [_markdown_row(header), _markdown_row(["---"] * len(header)), *(_markdown_row(line) for line in lines)]
-    notes = [f"- {_escaped(line)}" for line in footer(table)]
+    notes = [f"- {_escaped(line)}" for line in footer(table, PLAIN).lines]
     return ("\n".join([*text, *([""] if notes else []), *notes]) + "\n").encode("utf-8", "replace")
 
 

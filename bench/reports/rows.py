@@ -6,81 +6,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.analysis.pool import pooled_value
-from bench.records import Case, Group, LoadSpec, Metric, Status, TrialRecord
+from bench.records import Case, LoadSpec, Status, TrialRecord
+from bench.reports.notes import Note, row_notes
+from bench.reports.numbers import COLUMNS, Number, pooled_number, stand_in
 
 MISSING_TEXT = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberColumn:
-    """A number that people choose by. `title` for terminals, `plain` (with the unit) for text and Markdown."""
-
-    key: str
-    title: str
-    plain: str
-    metric: str
-    field: str
-    group: Group
-    open_metric: str | None = None
-    """Taken instead in open loop."""
-
-
-COLUMNS = (
-    NumberColumn(key="qps", title="QPS", plain="qps", metric="requests_per_s", field="value", group="throughput"),
-    NumberColumn(
-        key="output", title="Output\ntok/s", plain="output_tok/s", metric="output_tok_per_s", field="value", group="throughput"
-    ),
-    NumberColumn(
-        key="ttft_p50",
-        title="TTFT\np50 ms",
-        plain="ttft_p50_ms",
-        metric="ttft_ms",
-        field="p50",
-        group="latency",
-        open_metric="ttft_scheduled_ms",
-    ),
-    NumberColumn(
-        key="ttft_p99",
-        title="TTFT\np99 ms",
-        plain="ttft_p99_ms",
-        metric="ttft_ms",
-        field="p99",
-        group="latency",
-        open_metric="ttft_scheduled_ms",
-    ),
-    NumberColumn(key="tpot_p50", title="TPOT\np50 ms", plain="tpot_p50_ms", metric="tpot_ms", field="p50", group="latency"),
-    NumberColumn(key="memory", title="Memory", plain="memory_GiB", metric="memory_used_peak_b", field="value", group="memory"),
-    NumberColumn(
-        key="energy", title="J/token", plain="j_per_output_tok", metric="j_per_output_tok", field="value", group="energy"
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
-    """A number of a row, in its metric's unit. `low`, `high`: 95% over `n` repeats; with a single trial only J/token has
-    one, that of its measurement. None with its reason where it is missing; `valid` is False where it must not be trusted.
-    """
-
-    metric: str
-    field: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-    valid: bool = True
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table: `trials` are the repeats behind it, oldest first; `notes` say what is not plain."""
+    """One line of the table: `trials` are the repeats behind it, oldest first; `notes` say what is not plain. `stand_ins` are
+    shown where a number is missing, by the same key.
+    """
 
     trials: tuple[TrialRecord, ...]
     numbers: dict[str, Number]
+    stand_ins: dict[str, Number]
     status: str
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def first(self) -> TrialRecord:
@@ -90,6 +33,11 @@ class Row:
     @property
     def case(self) -> Case:
         return self.first.case
+
+    @property
+    def valid(self) -> int:
+        """How many of the trials are."""
+        return sum(trial.status is Status.VALID for trial in self.trials)
 
     @property
     def open_loop(self) -> bool:
@@ -104,12 +52,36 @@ class Row:
     def devices(self) -> str:
         return device_label(self.first)
 
+    @property
+    def load(self) -> str:
+        return load_label(self.case.load)
+
+    @property
+    def lengths(self) -> str:
+        """Mean tokens in and out, as asked for: `64/32`."""
+        return f"{self.case.input_tokens.mean}/{self.case.output_tokens.mean}"
+
 
 def rows(records: Sequence[TrialRecord], *, pooled: bool = True) -> list[Row]:
-    """The rows of `records`, sorted by model, precision, engine, devices and load; `pooled` False gives one row a trial."""
-    groups = _grouped(records) if pooled else [[record] for record in records]
+    """The rows of `records`, sorted by model, precision, engine, devices and load. `pooled` False gives one row a trial, also
+    those that a resumed run has measured again.
+    """
+    groups = _grouped(last_attempts(records)) if pooled else [[record] for record in records]
     made = [_row(tuple(sorted(group, key=_age))) for group in groups]
     return sorted(made, key=_order)
+
+
+def last_attempts(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """`records` without trials that a resumed run has measured again."""
+    last: dict[tuple[str, str, int, str], int] = {}
+    for record in records:
+        last[_point_of(record)] = max(record.key.attempt, last.get(_point_of(record), 0))
+    return [record for record in records if record.key.attempt == last[_point_of(record)]]
+
+
+def _point_of(record: TrialRecord) -> tuple[str, str, int, str]:
+    key = record.key
+    return key.run_id, key.case_id, key.repeat, key.role
 
 
 def newest(records: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -159,49 +131,11 @@ def _grouped(records: Sequence[TrialRecord]) -> list[list[TrialRecord]]:
 
 
 def _row(trials: tuple[TrialRecord, ...]) -> Row:
-    numbers = {column.key: _number(column, trials) for column in COLUMNS}
-    return Row(trials=trials, numbers=numbers, status=_status(trials), notes=_notes(trials, numbers))
-
-
-def _number(column: NumberColumn, trials: Sequence[TrialRecord]) -> Number:
-    open_loop = trials[0].case.load.kind == "open"
-    name = column.open_metric if open_loop and column.open_metric else column.metric
-    trusted = [trial for trial in trials if is_valid(trial, column.group)]
-    found = [metric for trial in trusted or trials if (metric := trial.metrics.get(name)) is not None]
-    given = [metric for metric in found if getattr(metric, column.field) is not None]
-    if not given:
-        told = bool(found) or bool(trusted)  # else the trial's own failure says why
-        reason = _why_missing(found, column.field) if told else None
-        return Number(metric=name, field=column.field, value=None, valid=bool(trusted), reason=reason)
-    estimate = pooled_value([getattr(metric, column.field) for metric in given], given[0].unit)
-    low, high = estimate.low, estimate.high
-    if len(given) == 1 and column.group == "energy":
-        low, high = given[0].low, given[0].high
-    return Number(
-        metric=name,
-        field=column.field,
-        value=estimate.value,
-        low=low,
-        high=high,
-        n=len(given),
-        valid=bool(trusted),
-        reason=None if len(given) == len(trusted or trials) else _why_missing(found, column.field),
-    )
-
-
-def is_valid(record: TrialRecord, group: Group) -> bool:
-    """Whether a trial's numbers of `group` may be trusted: the trial is valid, and nothing speaks against the group."""
-    against = any(r.severity == "invalid" and r.group in ("all", group) for r in record.reasons)
-    return record.status is Status.VALID and not against
-
-
-def _why_missing(found: Sequence[Metric], field: str) -> str:
-    reasons = list(dict.fromkeys(metric.reason for metric in found if metric.reason))
-    if reasons:
-        return "; ".join(reasons)
-    if field == "p99" and found:
-        return f"{max(metric.n for metric in found)} samples are too few for a p99"
-    return "not recorded"
+    numbers = {column.key: pooled_number(column, trials) for column in COLUMNS}
+    missing = [column for column in COLUMNS if numbers[column.key].value is None]
+    shown = {column.key: number for column in missing if (number := stand_in(column, trials)) is not None}
+    notes = row_notes(trials, numbers, shown)
+    return Row(trials=trials, numbers=numbers, stand_ins=shown, status=_status(trials), notes=notes)
 
 
 def _status(trials: Sequence[TrialRecord]) -> str:
@@ -213,29 +147,6 @@ def _status(trials: Sequence[TrialRecord]) -> str:
         return f"{valid}/{len(trials)} valid"
     kinds = {trial.status.value for trial in trials}
     return (kinds.pop() if len(kinds) == 1 else "not valid") + times
-
-
-def _notes(trials: Sequence[TrialRecord], numbers: dict[str, Number]) -> tuple[str, ...]:
-    notes: list[str] = []
-    for trial in trials:
-        which = f"repeat {trial.key.repeat}: " if len(trials) > 1 else ""
-        notes += [f"{which}{text}" for text in _trial_notes(trial)]
-    titles: dict[str, list[str]] = {}
-    for column in COLUMNS:
-        number = numbers[column.key]
-        if number.reason is not None:
-            reason = number.reason if number.value is None else f"only {number.n} of {len(trials)} repeats ({number.reason})"
-            titles.setdefault(reason, []).append(column.title.replace("\n", " "))
-    notes += [f"{', '.join(names)}: {reason}" for reason, names in titles.items()]
-    return tuple(dict.fromkeys(notes))
-
-
-def _trial_notes(trial: TrialRecord) -> list[str]:
-    notes = []
-    if trial.status is not Status.VALID and trial.error:
-        notes.append(f"{trial.status.value}: {trial.error.splitlines()[0]}")
-    notes += [f"{r.severity} ({r.group}), {r.code}: {r.message}" for r in trial.reasons]
-    return notes or ([] if trial.status is Status.VALID else [f"{trial.status.value}: no reason was recorded"])
 
 
 def device_label(record: TrialRecord) -> str:
@@ -251,9 +162,19 @@ def device_label(record: TrialRecord) -> str:
 
 
 def load_label(load: LoadSpec) -> str:
-    """`8` requests in flight, `5/s` in open loop, `inf` for all at once; with the number of requests where it is bound."""
-    if load.kind == "closed":
-        text = MISSING_TEXT if load.batch_size is None else str(load.batch_size)
+    """`batch 8`: requests in flight; `5/s poisson`; `burst` for all at once; `batch 1-64` or `1-10/s` for stages; `trace x2`;
+    with the number of requests where it is bound: `batch 8 n=100`.
+    """
+    if load.stages:
+        ends = [end for stage in load.stages for end in (stage.start, stage.end)]
+        span = f"{min(ends):g}-{max(ends):g}"
+        text = f"{span}/s" if load.kind == "open" else f"batch {span}"
+    elif load.arrivals == "trace":
+        text = f"trace x{load.speed or 1:g}"
+    elif load.kind == "closed":
+        text = MISSING_TEXT if load.batch_size is None else f"batch {load.batch_size}"
+    elif load.request_rate is None:
+        text = "burst"
     else:
-        text = "inf" if load.request_rate is None else f"{load.request_rate:g}/s"
+        text = f"{load.request_rate:g}/s" + (f" {load.arrivals}" if load.arrivals else "")
     return text if load.num_prompts is None else f"{text} n={load.num_prompts}"

@@ -8,16 +8,21 @@ from typing import Any
 from bench import codec
 from bench.clock import iso_utc
 from bench.records import Metric, TrialRecord
+from bench.reports.searches import SearchResult, search_json
 
 _NUMBERS = ("value", "mean", "p50", "p90", "p99", "p99_low", "p99_high", "low", "high")
 
 
-def run_json(run_id: str, records: Sequence[TrialRecord]) -> dict[str, Any]:
-    """`run_id` and `trials[]`, each with ids, `status`, `reasons[]`, `case`, `engine`, `metrics{}`, `window`, `shard` (its
-    folder relative to the results) and `error`. A metric's numbers that it has none of are left out, but `n`, `unit`
-    and where it is undefined `reason` are always there.
+def run_json(run_id: str, records: Sequence[TrialRecord], searches: Sequence[SearchResult] = ()) -> dict[str, Any]:
+    """`run_id`, `searches[]` (see `search_json`) and `trials[]`, each with ids, `status`, `reasons[]`, `case`, `engine`,
+    `metrics{}`, `window`, `shard` (its folder relative to the results) and `error`. A metric's numbers that it has none of are
+    left out, but `n`, `unit` and where it is undefined `reason` are always there.
     """
-    return {"run_id": run_id, "trials": [_trial(record) for record in records]}
+    return {
+        "run_id": run_id,
+        "trials": [_trial(record) for record in records],
+        "searches": [search_json(search) for search in searches],
+    }
 
 
 def _trial(record: TrialRecord) -> dict[str, Any]:
@@ -30,6 +35,7 @@ def _trial(record: TrialRecord) -> dict[str, Any]:
         "config_id": record.config_id,
         "repeat": key.repeat,
         "role": key.role,
+        "attempt": key.attempt,
         "status": record.status.value,
         "reasons": codec.to_builtins(record.reasons),
         "error": record.error,

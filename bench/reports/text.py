@@ -6,10 +6,17 @@ import math
 import unicodedata
 from collections.abc import Iterable
 
-from bench.reports.rows import MISSING_TEXT, Number
+from bench.reports.numbers import Number
+from bench.reports.rows import MISSING_TEXT, Row
 from bench.units import BYTES_PER_GIB
 
 INVALID_MARK = "!"
+MIXED_MARK = "(!)"
+"""Behind the status of a row only some of whose repeats are valid."""
+WIDE_MARK = "[wide]"
+WIDE_SHARE = "±?"
+WIDE_FACTOR = 10.0
+"""An interval whose ends are further apart than this says only that there is none worth showing."""
 
 
 def number_text(value: float) -> str:
@@ -27,23 +34,64 @@ def in_table_unit(number: Number, value: float) -> str:
     return number_text(value / BYTES_PER_GIB if number.metric.endswith("_b") else value)
 
 
-def cell(number: Number) -> str:
-    """`401.2 [398.1, 404.3]`, `-` where it is missing; `!` behind what must not be trusted."""
+def cell(row: Row, key: str) -> str:
+    """`401.2 [398.1, 404.3]`, `-` where it is missing; `!` behind what must not be trusted, `(p90)` behind a stand-in."""
+    number = shown(row, key)
     if number.value is None:
         return MISSING_TEXT
-    text = in_table_unit(number, number.value) + ("" if number.valid else INVALID_MARK)
+    below = interval_text(number)
+    return value_text(row, key) + (f" {below}" if below else "")
+
+
+def shown(row: Row, key: str) -> Number:
+    """The number of a row, or what stands in for it."""
+    return row.stand_ins.get(key, row.numbers[key])
+
+
+def value_text(row: Row, key: str) -> str:
+    """A number without its interval: `401.2`, `401.2!`, `412.0 (p90)`."""
+    number = shown(row, key)
+    if number.value is None:
+        return MISSING_TEXT
+    mark = "" if number.valid else INVALID_MARK
+    return in_table_unit(number, number.value) + mark + (f" ({number.field})" if key in row.stand_ins else "")
+
+
+def interval_text(number: Number) -> str:
+    """`[398.1, 404.3]`, empty where there is none. None of these numbers can be negative, so no end is shown below 0."""
     if number.low is None and number.high is None:
-        return text
-    ends = [MISSING_TEXT if end is None else in_table_unit(number, end) for end in (number.low, number.high)]
-    return f"{text} [{', '.join(ends)}]"
+        return ""
+    if is_wide(number):
+        return WIDE_MARK
+    ends = [MISSING_TEXT if end is None else in_table_unit(number, max(end, 0.0)) for end in (number.low, number.high)]
+    return f"[{', '.join(ends)}]"
 
 
 def spread_text(number: Number) -> str:
     """The farther end of the interval as a share of the value: `±1.3%`; empty where there is none."""
     if not number.value or number.low is None or number.high is None:
         return ""
+    if is_wide(number):
+        return WIDE_SHARE
     share = max(number.high - number.value, number.value - number.low) / abs(number.value)
-    return f"±{100 * share:.1f}%" if share < 9.995 else ">±999%"
+    return f"±{100 * share:.1f}%"
+
+
+def is_wide(number: Number) -> bool:
+    """Whether the ends of the interval are further apart than `WIDE_FACTOR`; so is one that reaches to 0 or below."""
+    if number.low is None or number.high is None:
+        return False
+    return number.high > WIDE_FACTOR * max(number.low, 0.0)
+
+
+def status_text(row: Row) -> str:
+    """`valid x3`; marked where some repeats are valid and some are not."""
+    return f"{row.status} {MIXED_MARK}" if is_mixed(row) else row.status
+
+
+def is_mixed(row: Row) -> bool:
+    """Whether some of its repeats are valid, and others not."""
+    return 0 < row.valid < len(row.trials)
 
 
 def printable(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.errors import EngineMissing, EngineStartError, UsageError
 from bench.ports import StartRequest
-from bench.records import Case, EngineHandle, LocalModel, Scalar, Target
+from bench.records import TOKEN_ID_PROTOCOLS, Case, EngineHandle, LocalModel, Scalar, Target
 from bench.runners.arguments import Argument, check_arguments, whole, word
 from bench.runners.http import Answer, get
 from bench.runners.launched import LaunchedEngine
@@ -217,7 +217,7 @@ def _engine_of(request: StartRequest, sizing: Sizing, started: _Started) -> Laun
         base_url=started.base_url,
         protocol=request.case.protocol,
         model=served.name,
-        token_ids=request.case.protocol == "openai-completions",
+        token_ids=request.case.protocol in TOKEN_ID_PROTOCOLS,
         vocab_size=served.vocab_size,
     )
     return LaunchedEngine(started.process, target, handle)

@@ -42,13 +42,17 @@ def size_for(cases: Iterable[Case], args: Mapping[str, Scalar]) -> Sizing:
 
 def slot_tokens_of(case: Case) -> int:
     """Context that one request of `case` needs at most [tokens]."""
-    prompt = longest(case.input_tokens)
+    prompt = case.data.prefix_tokens + longest(case.input_tokens)
     drift = math.ceil(prompt * TEXT_DRIFT) if case.protocol == "openai-chat" else 0
     return prompt + drift + longest(case.output_tokens) + MARGIN_TOKENS
 
 
 def longest(spec: LengthSpec) -> int:
-    """The largest length of a distribution [tokens]; for unbounded ones `TAIL_SIGMAS` standard deviations above the mean."""
+    """The largest length of a distribution [tokens]; for unbounded ones `TAIL_SIGMAS` standard deviations above the mean, and
+    for those of a data set what its file says.
+    """
+    if spec.largest is not None:
+        return spec.largest
     match spec.dist:
         case "fixed":
             factor = 1.0

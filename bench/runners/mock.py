@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
+from bench.errors import UsageError
 from bench.ports import StartRequest
-from bench.records import Case, EngineHandle, Scalar, Target
+from bench.records import TOKEN_ID_PROTOCOLS, Case, EngineHandle, Scalar, Target
 from bench.runners.arguments import Argument, check_arguments
 from bench.runners.http import Answer, get
 from bench.runners.launched import LaunchedEngine
@@ -13,6 +16,8 @@ from bench.runners.process import EngineProcess
 from bench.runners.readiness import Ready, wait_ready
 from bench.runners.served import served_models
 
+EMISSION = "BENCH_SIM_EMISSION"
+"""Variable with the file that the simulated device reads."""
 ARGUMENTS = {
     "ttft_ms": Argument(kind="number", low=0, about="first content chunk this long after the request [ms]"),
     "gap_ms": Argument(kind="number", low=0, about="time between content chunks [ms]"),
@@ -20,6 +25,7 @@ ARGUMENTS = {
     "prefill_us_per_token": Argument(kind="number", low=0, about="added to the TTFT for each prompt token [us]"),
     "max_in_flight": Argument(kind="int", low=1, about="requests served at once; later ones wait"),
     "seed": Argument(kind="int", low=0, about="seed of the random quirks"),
+    "sim": Argument(kind="bool", about="account for tokens in the file BENCH_SIM_EMISSION, for the simulated device"),
     "quirk": Argument(kind="text", about="misbehaviours, separated by commas: see bench mock-server --list-quirks"),
 }
 
@@ -32,6 +38,9 @@ class MockRunner:
 
     def check(self, case: Case) -> None:
         check_arguments(self.name, case.engine_args, ARGUMENTS)
+        if case.engine_args.get("sim") and not os.environ.get(EMISSION):
+            hint = f"export {EMISSION}=FILE: the simulated device reads it (docs/mock.md)"
+            raise UsageError(f"engine argument 'sim' of mock needs {EMISSION} in the environment", hint=hint)
 
     def start(self, request: StartRequest) -> LaunchedEngine:
         self.check(request.case)
@@ -69,7 +78,9 @@ def flags_of(case: Case) -> tuple[str, ...]:
     for name, value in case.engine_args.items():
         if value is None:
             continue
-        if name == "quirk":
+        if name == "sim":
+            flags += [f"--emission-file={Path(os.environ[EMISSION]).resolve()}"] if value else []
+        elif name == "quirk":
             flags += [f"--quirk={quirk.strip()}" for quirk in str(value).split(",") if quirk.strip()]
         else:
             flags.append(f"--{name.replace('_', '-')}={value}")
@@ -101,7 +112,7 @@ def _engine_of(request: StartRequest, process: EngineProcess, argv: tuple[str, .
         base_url=ready.base_url,
         protocol=request.case.protocol,
         model=request.case.model,
-        token_ids=request.case.protocol == "openai-completions" and vocab_size is not None,
+        token_ids=request.case.protocol in TOKEN_ID_PROTOCOLS and vocab_size is not None,
         vocab_size=vocab_size,
     )
     return LaunchedEngine(process, target, handle, mock=True)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from bench.clock import SYSTEM, Clock
 from bench.errors import TargetError, UsageError
 from bench.ports import StartRequest
-from bench.records import Case, EngineHandle, Scalar, Target, Window
+from bench.records import TOKEN_ID_PROTOCOLS, Case, EngineHandle, Scalar, Target, Window
 from bench.runners.arguments import check_arguments
 from bench.runners.counters import MOCK_OWNER, read_metrics
 from bench.runners.http import Answer, NoAnswer, get
@@ -134,7 +134,7 @@ class OpenAIRunner:
             protocol=case.protocol,
             model=case.model,
             api_key_env=key_env,
-            token_ids=case.protocol == "openai-completions" and vocab_size is not None,
+            token_ids=case.protocol in TOKEN_ID_PROTOCOLS and vocab_size is not None,
             vocab_size=vocab_size,
         )
         return AttachedEngine(endpoint, target, handle)

@@ -11,17 +11,31 @@ from pathlib import Path
 
 from bench.clock import SYSTEM, Clock
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, BenchError, EngineDied, InterruptedRun, StoreError, UsageError
-from bench.ports import Engine, LoadGenerator, ModelSource, Observer, ProbeHost, Runner, StartRequest, TrialStore
-from bench.records import Case, DeviceInfo, HostInfo, LocalModel, Placement, Status, TrialRecord, Window
+from bench.identity import case_id
+from bench.ports import (
+    Engine,
+    LoadGenerator,
+    ModelSource,
+    Observer,
+    PlannedTrial,
+    Planner,
+    ProbeHost,
+    Runner,
+    StartRequest,
+    TrialStore,
+)
+from bench.records import Case, DeviceInfo, HostInfo, LocalModel, Placement, Status, TrialKey, TrialRecord, Window
 from bench.session.boards import Place, accelerators, measured_domains
 from bench.session.groups import EngineGroup, engine_groups
 from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
 from bench.session.telemetry import Baselines, TelemetrySupervisor
-from bench.session.trial import TrialSetting, failed_trial, run_trial
+from bench.session.trial import TrialSetting, failed_trial, run_trial, trial_key
 
-_MOST_DEATHS = 2
-"""Engine deaths in a row after which the rest of a group is not tried: a third would tell nothing new."""
+KEPT = (Status.VALID, Status.INVALID)
+"""What a resumed run does not measure again. An invalid trial was measured to its end: to repeat it until it is valid would be
+to choose among results.
+"""
 
 
 def new_run_id() -> str:
@@ -31,10 +45,13 @@ def new_run_id() -> str:
 
 @dataclass(slots=True)
 class RunOutcome:
-    """What a run gave: finished trials, and the exit code that sums them up."""
+    """What a run gave: finished trials, and the exit code that sums them up. `lost` are those of an earlier invocation that
+    are measured again.
+    """
 
     run_id: str
     records: list[TrialRecord] = field(default_factory=list)
+    lost: list[TrialRecord] = field(default_factory=list)
     errors: list[BenchError] = field(default_factory=list)
     interrupted: str | None = None
 
@@ -47,15 +64,26 @@ class RunOutcome:
             return max(error.exit_code for error in self.errors)
         return EXIT_OK if all(r.status is Status.VALID for r in self.records) else EXIT_FAILED
 
+    def key_of(self, trial: PlannedTrial) -> TrialKey:
+        """The ids of a trial: one that was lost gets the next attempt's."""
+        its_case = case_id(trial.case)
+        earlier = [r.key.attempt for r in self.lost if (r.key.case_id, r.key.repeat) == (its_case, trial.repeat)]
+        return trial_key(self.run_id, trial.case, trial.repeat, attempt=max(earlier, default=0) + 1)
+
 
 @dataclass(slots=True, kw_only=True)
 class _Todo:
-    """What is left of an engine group."""
+    """An engine group under way."""
 
     group: EngineGroup
     runner: Runner
-    trials: list[tuple[Case, int]]
+    outcome: RunOutcome
     model: LocalModel | None = None
+
+    @property
+    def trials(self) -> list[PlannedTrial]:
+        """What is left of it, as known by now."""
+        return self.group.remaining(self.outcome.records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,20 +104,22 @@ class Session:
     period_s: float = 0.1
     start_timeout_s: float = 600.0
 
-    def run(self, cases: Sequence[Case]) -> RunOutcome:
-        """Every repeat of every case. Trials that fail are kept as failed; what was finished before an interruption stays.
+    def run(self, cases: Sequence[Case], planners: Sequence[Planner] = (), history: Sequence[TrialRecord] = ()) -> RunOutcome:
+        """Every repeat of every case, and what `planners` choose. Trials that fail are kept as failed; what was finished before
+        an interruption stays. `history`: this run's trials of an earlier invocation; those in `KEPT` are not measured again.
 
         Raises: UsageError before anything is started.
         """
-        outcome = RunOutcome(run_id=self.run_id)
-        groups = engine_groups(cases)
+        kept, lost = [r for r in history if r.status in KEPT], [r for r in history if r.status not in KEPT]
+        outcome = RunOutcome(run_id=self.run_id, records=kept, lost=lost)
+        groups = [group for group in engine_groups(cases, planners) if group.remaining(kept)]
         refused = [self._refusal(group) for group in groups]
         try:
             for number, (group, error) in enumerate(zip(groups, refused, strict=True)):
                 if error is None:
                     self._run_group(group, number, outcome)
                 else:
-                    self._fail(group.trials(), error, outcome)
+                    self._fail(group.remaining(outcome.records), error, outcome)
         except InterruptedRun as stop:
             outcome.interrupted = str(stop)
         except StoreError as error:  # nothing more can be kept: say so, with what is safe already
@@ -102,6 +132,8 @@ class Session:
         try:
             for case in group.cases:
                 runner.check(case)
+            if runner.needs_model:
+                self.models.check(group.first.model, group.first.model_source, precision=group.first.precision)
         except UsageError:
             raise
         except BenchError as error:
@@ -110,13 +142,13 @@ class Session:
 
     def _run_group(self, group: EngineGroup, number: int, outcome: RunOutcome) -> None:
         """One engine start (and restarts, should it die) for all trials of a group."""
-        todo = _Todo(group=group, runner=self.runners(group.first.engine), trials=group.trials())
+        todo = _Todo(group=group, runner=self.runners(group.first.engine), outcome=outcome)
         deaths = 0
         try:
             todo.model = self._model(todo.runner, group.first)
-            while todo.trials and deaths < _MOST_DEATHS:
+            while todo.trials and deaths < group.patience(outcome.records):
                 before = len(outcome.records)
-                died = self._serve(todo, self.work_root / f"engine-{number}-{before}", outcome)
+                died = self._serve(todo, self.work_root / f"engine-{number}-{before}")
                 survived = len(outcome.records) - before - 1 if died else 0
                 deaths = 1 if survived else deaths + 1
             if todo.trials:
@@ -132,8 +164,8 @@ class Session:
         self.observer.phase("pull", case.model)
         return self.models.fetch(case.model, case.model_source, self.observer.bytes_done, precision=case.precision)
 
-    def _serve(self, todo: _Todo, work_dir: Path, outcome: RunOutcome) -> bool:
-        """Start the engine and take trials off the list until none is left or the engine dies; True if it died."""
+    def _serve(self, todo: _Todo, work_dir: Path) -> bool:
+        """Start the engine and measure until no trial is left or the engine dies; True if it died."""
         first = todo.group.first
         attached = first.base_url is not None
         telemetry = TelemetrySupervisor(self.probes, self.clock, self.period_s)
@@ -149,10 +181,11 @@ class Session:
             around = telemetry.around(idle) + telemetry.around(resident)
             baselines = Baselines(idle=idle, resident=resident, readings=around)
             setting = self._setting(todo, engine, telemetry, placement, baselines)
-            return self._trials(setting, engine, todo, outcome)
+            return self._trials(setting, engine, todo)
 
     def _start(self, todo: _Todo, placement: Placement, work_dir: Path) -> Engine:
-        self.observer.phase("start", todo.group.first.engine)
+        first = todo.group.first
+        self.observer.phase("attach" if first.base_url else "start", first.base_url or first.engine)
         try:
             work_dir.mkdir(parents=True)
         except OSError as error:
@@ -168,12 +201,12 @@ class Session:
             )
         )
 
-    def _trials(self, setting: TrialSetting, engine: Engine, todo: _Todo, outcome: RunOutcome) -> bool:
-        while todo.trials:
-            case, repeat = todo.trials.pop(0)
-            self.observer.phase("trial", f"{case.name}, repeat {repeat} of {case.repeats}")
-            record = run_trial(setting, engine, case, repeat)
-            outcome.records.append(record)
+    def _trials(self, setting: TrialSetting, engine: Engine, todo: _Todo) -> bool:
+        while left := todo.trials:
+            trial = left[0]
+            self.observer.phase("trial", f"{trial.case.name}, repeat {trial.repeat} of {trial.case.repeats}")
+            record = run_trial(setting, engine, trial, todo.outcome.key_of(trial))
+            todo.outcome.records.append(record)
             self.observer.trial_done(record)
             if record.status is Status.INTERRUPTED:
                 raise InterruptedRun(record.error or "interrupted")
@@ -208,10 +241,11 @@ class Session:
             clock=self.clock,
         )
 
-    def _fail(self, trials: Sequence[tuple[Case, int]], error: BenchError, outcome: RunOutcome) -> None:
+    def _fail(self, trials: Sequence[PlannedTrial], error: BenchError, outcome: RunOutcome) -> None:
         outcome.errors.append(error)
-        for trial in trials:
-            record = failed_trial(run_id=self.run_id, store=self.store, host=_host(()), trial=trial, error=error)
+        keys = {key.trial_id: (key, trial) for trial in trials for key in [outcome.key_of(trial)]}  # two may want the same one
+        for key, trial in keys.values():
+            record = failed_trial(key=key, store=self.store, host=_host(()), trial=trial, error=error)
             outcome.records.append(record)
             self.observer.trial_done(record)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench import __version__, clock, identity, timing
 from bench.errors import BenchError, EngineDied, InterruptedRun
-from bench.ports import Engine, LoadGenerator, LoadPlan, Observer, TrialStore
+from bench.ports import Engine, LoadGenerator, LoadPlan, Observer, PlannedTrial, TrialStore
 from bench.records import (
     Case,
     ClockAnchor,
@@ -54,7 +54,7 @@ class _Attempt:
 
     setting: TrialSetting
     engine: Engine
-    case: Case
+    trial: PlannedTrial
     key: TrialKey
     folder: Path
     started: ClockAnchor
@@ -66,28 +66,32 @@ class _Attempt:
     before: dict[str, float] = field(default_factory=dict)
     after: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def case(self) -> Case:
+        return self.trial.case
 
-def trial_key(run_id: str, case: Case, repeat: int) -> TrialKey:
+
+def trial_key(run_id: str, case: Case, repeat: int, attempt: int) -> TrialKey:
     """The ids of a trial, known before it starts."""
     case_id = identity.case_id(case)
     return TrialKey(
         run_id=run_id,
-        trial_id=identity.trial_id(run_id, case_id, repeat, "measure"),
+        trial_id=identity.trial_id(run_id, case_id, repeat, "measure", attempt),
         case_id=case_id,
         workload_id=identity.workload_id(case),
         repeat=repeat,
+        attempt=attempt,
     )
 
 
-def run_trial(setting: TrialSetting, engine: Engine, case: Case, repeat: int) -> TrialRecord:
+def run_trial(setting: TrialSetting, engine: Engine, planned: PlannedTrial, key: TrialKey) -> TrialRecord:
     """Measure one repeat and save it. A failing engine or client gives a failed record, not an exception.
 
     Raises: StoreError when it can't be saved.
     """
-    key = trial_key(setting.run_id, case, repeat)
     started = clock.anchor(setting.clock)
-    trial = setting.store.begin(key, case)
-    attempt = _Attempt(setting=setting, engine=engine, case=case, key=key, folder=trial.folder, started=started)
+    trial = setting.store.begin(key, planned.case)
+    attempt = _Attempt(setting=setting, engine=engine, trial=planned, key=key, folder=trial.folder, started=started)
     trial.describe(_record(attempt))
     spill = trial.folder / "telemetry.jsonl"
     setting.telemetry.spill_to(spill)
@@ -109,22 +113,21 @@ def run_trial(setting: TrialSetting, engine: Engine, case: Case, repeat: int) ->
     return record
 
 
-def failed_trial(*, run_id: str, store: TrialStore, host: HostInfo, trial: tuple[Case, int], error: BenchError) -> TrialRecord:
+def failed_trial(*, key: TrialKey, store: TrialStore, host: HostInfo, trial: PlannedTrial, error: BenchError) -> TrialRecord:
     """The shard of a trial whose engine, model or device could not be had: it is in the table, with the reason."""
-    case, repeat = trial
-    key = trial_key(run_id, case, repeat)
     moment = clock.anchor()
     record = TrialRecord(
         bench_version=__version__,
         key=key,
         status=Status.FAILED,
         error=told(error),
-        case=case,
+        case=trial.case,
         host=host,
         started=moment,
         ended=moment,
+        extra=trial.extra,
     )
-    store.begin(key, case).save(record, None, None)
+    store.begin(key, trial.case).save(record, None, None)
     return record
 
 
@@ -159,7 +162,8 @@ def _drive(attempt: _Attempt) -> LoadResult:
     """Run the load; the readings are kept however it ends. Raises: EngineDied, TargetError, LoadError, InterruptedRun."""
     setting, engine, key = attempt.setting, attempt.engine, attempt.key
     since_ns = setting.clock.monotonic_ns()
-    salt = f"{key.workload_id}:{key.repeat}:{key.run_id}"
+    again = f":{key.attempt}" if key.attempt > 1 else ""  # an endpoint may have the first attempt's prompts in its cache
+    salt = f"{key.workload_id}:{key.repeat}:{key.run_id}{again}"
     plan = LoadPlan(case=attempt.case, target=engine.target, salt=salt, spill_dir=attempt.folder)
     try:
         return setting.load.run(plan, _progress(attempt), lambda: setting.interrupts.reason or engine.failure())
@@ -232,7 +236,9 @@ def _record(attempt: _Attempt) -> TrialRecord:
         engine_metrics_before=attempt.before,
         engine_metrics_after=attempt.after,
         dataset_hash=result.dataset_hash if result else None,
+        prompts_recycled=result.prompts_recycled if result else False,
         telemetry_period_s=telemetry.period_s if telemetry else None,
+        extra=attempt.trial.extra,
     )
 
 

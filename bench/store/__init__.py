@@ -3,7 +3,7 @@
 from bench.store.adoption import AdoptReport, adopt
 from bench.store.ingest import IngestReport, Rejection
 from bench.store.lab import Lab
-from bench.store.records import TrialFilter, records
+from bench.store.records import TrialFilter, records, run_records
 from bench.store.shards import ShardStore
 
-__all__ = ["AdoptReport", "IngestReport", "Lab", "Rejection", "ShardStore", "TrialFilter", "adopt", "records"]
+__all__ = ["AdoptReport", "IngestReport", "Lab", "Rejection", "ShardStore", "TrialFilter", "adopt", "records", "run_records"]

@@ -3,6 +3,7 @@
 results/
   shards/date=YYYY-MM-DD/<run_id>/<trial_id>/   one ended trial, never changed again
   shards/.partial/<trial_id>/                   one trial being written
+  runs/<run_id>.json                            what a run set out to do
   lab.duckdb                                    the cache
   .lab.lock                                     held by whoever writes the cache
 """

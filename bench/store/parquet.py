@@ -60,6 +60,7 @@ TELEMETRY_COLUMNS = {
     "utilisation": "DOUBLE",
     "temperature_c": "DOUBLE",
     "clock_mhz": "DOUBLE",
+    "foreign_processes": "DOUBLE",
     "throttle": "VARCHAR[]",
 }
 _LOG_FIELDS = {
@@ -77,7 +78,7 @@ _LOG_FIELDS = {
     "worker": "worker",
 }
 _CHUNK_FIELDS = {"chunk_request": "request", "chunk_ns": "at_ns", "chunk_tokens": "tokens", "chunk_bytes": "text_b"}
-_READING_FLOATS = ("power_w", "energy_j", "utilisation", "temperature_c", "clock_mhz")
+_READING_FLOATS = ("power_w", "energy_j", "utilisation", "temperature_c", "clock_mhz", "foreign_processes")
 _LIST_MARK = "\x1f"
 
 Column = NDArray[Any]
@@ -146,11 +147,12 @@ def read_readings(folder: Path) -> tuple[tuple[Reading, ...], tuple[Reading, ...
     names = ("phase", "uid", "before_ns", "after_ns", "throttle", "memory_used_b", *_READING_FLOATS)
     with _connect() as con:
         source = con.read_parquet(str(folder / TELEMETRY), file_row_number=True)
-        rows = source.order("file_row_number").project(", ".join(names)).fetchall()
+        there = [name for name in names if name in source.columns]  # a shard of an earlier bench lacks the newest ones
+        rows = source.order("file_row_number").project(", ".join(there)).fetchall()
     baseline: list[Reading] = []
     trial: list[Reading] = []
     for row in rows:
-        values = dict(zip(names, row, strict=True))
+        values = dict(zip(there, row, strict=True))
         phase = values.pop("phase")
         if values["throttle"] is not None:
             values["throttle"] = tuple(values["throttle"])
@@ -158,19 +160,23 @@ def read_readings(folder: Path) -> tuple[tuple[Reading, ...], tuple[Reading, ...
     return tuple(baseline), tuple(trial)
 
 
-def _connect() -> duckdb.DuckDBPyConnection:
+def _connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    return duckdb.connect(config={"temp_directory": ""})
+    return duckdb.connect(config={"temp_directory": "", **({"threads": threads} if threads is not None else {})})
 
 
 def _write(path: Path, trial_id: str, columns: Mapping[str, Column | _Texts], types: Mapping[str, str]) -> None:
-    """Rows in the order of the arrays, `MISSING` and NaN as NULL."""
+    """Rows in the order of the arrays, `MISSING` and NaN as NULL. DuckDB reads arrays where they lie, a piece at a time: those of
+    a mapped file are never in memory as a whole.
+    """
     arrays = {name: c.codes if isinstance(c, _Texts) else np.ascontiguousarray(c) for name, c in columns.items()}
-    count = len(next(iter(arrays.values())))
-    with _connect() as con:
-        con.register("frame", {"row_number": np.arange(count, dtype=np.int64), **arrays})
-        joins = "".join(_join(con, name, c) for name, c in columns.items() if isinstance(c, _Texts) and not c.named)
+    texts = {name: c for name, c in columns.items() if isinstance(c, _Texts) and not c.named}
+    if texts or len(columns) < len(types) - 1:
+        arrays["row_number"] = np.arange(len(next(iter(arrays.values()))), dtype=np.int64)
+    with _connect(threads=1) as con:  # more are no faster, and each holds row groups that wait for their turn
+        con.register("frame", arrays)
+        joins = "".join(_join(con, name, c) for name, c in texts.items())
         selected = ", ".join(
             f"{_value(name, kind, columns.get(name))} AS {name}" for name, kind in types.items() if name != "trial_id"
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.errors import StoreError, UsageError
 from bench.records import TrialRecord
+from bench.store import layout
 from bench.store.lab import Lab
 from bench.store.validation import BadShard, read_record
 
@@ -39,6 +40,16 @@ def records(lab: Lab, wanted: TrialFilter | None = None) -> list[TrialRecord]:
             hint=f"delete {lab.database}: it is rebuilt from the shards",
         ) from error
     return [_record(lab.results, shard) for shard in shards]
+
+
+def run_records(results: Path, run_id: str) -> list[TrialRecord]:
+    """The trials of one run as their shards tell, oldest first; none where it has none yet.
+
+    Raises: StoreError (a shard that can't be read).
+    """
+    shards = [folder for folder in layout.shard_folders(results) if folder.parent.name == run_id]
+    found = [_record(results, folder.relative_to(results).as_posix()) for folder in shards]
+    return sorted(found, key=lambda record: record.started.wall_ns)
 
 
 def _shards(lab: Lab, wanted: TrialFilter) -> list[str]:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
+import os
+import pty
+import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from bench.cli.answers import on_terminal
 from bench.cli.main import main
 from bench.records import Reason, Status
 from bench.store import ShardStore
+from bench.store.sql import Answer
 from tests.factories import make_case, make_event_log, make_metrics, make_record, make_telemetry, save_trial
 
 ERRORS = Reason(code="errors", group="throughput", severity="invalid", message="12 of 100 requests failed")
@@ -67,7 +76,7 @@ def test_table_shows_the_last_run_of_each_case(results: Path, bench: Bench) -> N
     ran = bench("table")
     assert (ran.code, ran.err) == (0, "")
     header, *lines = ran.out.splitlines()
-    assert header.split()[:6] == ["model", "precision", "engine", "devices", "batch", "in/out"]
+    assert header.split()[:6] == ["model", "precision", "engine", "devices", "load", "in/out"]
     assert [line.split()[0] for line in lines[:3]] == ["gone", "tiny", "tiny"]
     assert "valid x3" in ran.out
     assert "403.0 [395.6, 410.5]" in ran.out
@@ -87,7 +96,8 @@ def test_table_shows_the_last_run_of_each_case(results: Path, bench: Bench) -> N
         (["--status", "failed"], ["gone"]),
         (["--status", "valid", "--trials"], ["tiny", "tiny", "tiny"]),
         (["--all"], ["gone", "tiny", "tiny"]),
-        (["--model", "none"], []),
+        (["--model", "gone", "--status", "valid"], []),
+        (["--run", "run-1", "--engine", "openai"], []),
     ],
 )
 def test_table_filters(results: Path, bench: Bench, args: list[str], models: list[str]) -> None:
@@ -97,9 +107,42 @@ def test_table_filters(results: Path, bench: Bench, args: list[str], models: lis
 
 
 def test_an_empty_result_is_said_on_stderr(results: Path, bench: Bench) -> None:
-    ran = bench("table", "--model", "none")
+    ran = bench("table", "--model", "gone", "--status", "valid")
     assert (ran.code, ran.out) == (0, "")
+    assert "matches --model gone --status valid" in ran.err
     assert "bench run quickstart" in ran.err
+
+
+def test_a_folder_without_trials_refuses_no_name(tmp_path: Path, bench: Bench) -> None:
+    (tmp_path / "results").mkdir()
+    for args in ([], ["--model", "x"]):
+        ran = bench("table", *args, "--results", str(tmp_path / "results"))
+        assert (ran.code, ran.out) == (0, "")
+        assert "bench run quickstart" in ran.err
+
+
+@pytest.mark.parametrize("command", [["table", "--json"], ["export", "--format", "json"]])
+def test_a_run_is_known_by_the_beginning_of_its_id(results: Path, bench: Bench, command: list[str]) -> None:
+    save_trial(results, make_record(run_id="20261130T173005Z-006931"))
+    whole, begun = (bench(*command, "--run", run_id) for run_id in ("20261130T173005Z-006931", "2026"))
+    assert whole.code == 0
+    assert "20261130T173005Z-006931" in whole.out
+    assert begun.out == whole.out
+    ran = bench(*command, "--run", "run-")
+    assert (ran.code, ran.out) == (2, "")
+    assert "beginning of 3 runs" in ran.err
+    assert "run-2, run-" in ran.err
+
+
+def test_an_unknown_name_says_which_there_are_and_the_nearest(results: Path, bench: Bench) -> None:
+    ran = bench("table", "--engine", "opnai")
+    assert ran.code == 2
+    assert "no engine 'opnai'" in ran.err
+    assert "did you mean 'openai'?" in ran.err
+    assert "there is: mock, openai" in ran.err
+    far = bench("table", "--suite", "zzz").err
+    assert "did you mean" not in far
+    assert "there is: demo, other" in far
 
 
 def test_an_older_run_needs_all(results: Path, bench: Bench) -> None:
@@ -111,6 +154,10 @@ def test_an_older_run_needs_all(results: Path, bench: Bench) -> None:
     ("args", "message"),
     [
         (["table", "--run", "nope"], "no run 'nope'"),
+        (["table", "--model", "none"], "no model 'none'"),
+        (["table", "--engine", "none"], "no engine 'none'"),
+        (["table", "--suite", "none"], "no suite 'none'"),
+        (["export", "--format", "csv", "--run", "nope"], "no run 'nope'"),
         (["table", "--results", "nowhere"], "no folder nowhere"),
         (["sql", "SELECT 1", "--results", "nowhere"], "no folder nowhere"),
         (["export", "--format", "csv", "--results", "nowhere"], "no folder nowhere"),
@@ -253,3 +300,63 @@ def test_a_running_trial_is_left_alone(results: Path, bench: Bench) -> None:
 def test_commands_import_no_database_before_they_need_it() -> None:
     code = "import sys, bench.cli.main, bench.cli.results, bench.store; sys.exit('duckdb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], timeout=60, check=False).returncode == 0
+
+
+def on_a_terminal(results: Path, columns: int, *args: str) -> str:
+    """What `bench ARGS...` writes to a real pseudo terminal of that width, without colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
+    command = [sys.executable, "-m", "bench.cli.main", *args, "--results", str(results)]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=theirs, cwd=root, env=env | {"TERM": "xterm"}) as process:
+        os.close(theirs)
+        written = b"".join(iter(lambda: _read(ours), b""))
+    os.close(ours)
+    assert process.returncode == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", written.decode()).replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says the end of a terminal so
+        return b""
+
+
+@pytest.mark.parametrize("columns", [80, 100, 140])
+def test_the_table_on_a_terminal_has_every_column(results: Path, columns: int) -> None:
+    text = on_a_terminal(results, columns, "table")
+    assert max(map(len, text.splitlines())) <= columns
+    for part in ("QPS", "J/token", "403.0", "0.2500!", "valid x3", "[1]", "failed: no route"):
+        assert part in text, part
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_query_of_many_columns_is_shown_in_blocks(results: Path, columns: int) -> None:
+    text = on_a_terminal(results, columns, "sql", "SELECT * FROM trials_wide ORDER BY trial_id")
+    assert max(map(len, text.splitlines())) <= columns
+    assert [line.rstrip() for line in text.splitlines() if line.startswith("row ")] == [f"row {n} of 5" for n in range(1, 6)]
+    found = dict(line.split(maxsplit=1) for line in text.splitlines() if line.startswith(("model ", "output_tok_per_s ")))
+    assert found["model"].strip() in ("tiny", "gone")
+    assert text.count("\noutput_tok_per_s ") == 5
+    assert on_a_terminal(results, columns, "sql", "SELECT * FROM trials_wide WHERE false").startswith("no rows (")
+
+
+def test_a_query_of_few_columns_is_a_table(results: Path) -> None:
+    text = on_a_terminal(results, 80, "sql", "SELECT model, status, repeat('long ', 40) AS words FROM trials ORDER BY trial_id")
+    assert text.splitlines()[0].split() == ["model", "status", "words"]
+    assert text.count("long") == 5 * 40
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [20, 30, 80, 200])
+@pytest.mark.parametrize("count", [0, 1, 5, 60])
+def test_no_answer_is_empty_on_a_terminal(width: int, count: int) -> None:
+    names = tuple(f"column_{n}" for n in range(count))
+    console = Console(width=width, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(on_terminal(Answer(columns=names, rows=[tuple(range(count))] * 2), width))
+    shown = "".join(captured.get().split())
+    assert all(name in shown for name in names)
+    assert max(map(len, captured.get().splitlines()), default=0) <= width

@@ -70,3 +70,17 @@ def test_mock_arguments_become_flags() -> None:
 def test_the_mock_runner_refuses_what_it_does_not_know() -> None:
     with pytest.raises(UsageError, match="Did you mean 'quirk'"):
         MockRunner().check(case(engine="mock", engine_args={"quirks": "hang"}))
+
+
+def test_the_mock_runner_hands_on_the_simulated_devices_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The probe starts before the engine: both are told of the file by the same variable."""
+    simulated, plain = (case(engine="mock", engine_args={"sim": value}) for value in (True, False))
+    monkeypatch.delenv("BENCH_SIM_EMISSION", raising=False)
+    with pytest.raises(UsageError, match="needs BENCH_SIM_EMISSION") as caught:
+        MockRunner().check(simulated)
+    assert "export BENCH_SIM_EMISSION" in (caught.value.hint or "")
+    MockRunner().check(plain)
+    monkeypatch.setenv("BENCH_SIM_EMISSION", str(tmp_path / "emission"))
+    MockRunner().check(simulated)
+    assert flags_of(simulated)[-1] == f"--emission-file={(tmp_path / 'emission').resolve()}"
+    assert flags_of(plain) == ("--model=tiny",)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import bench
 from bench.errors import EngineMissing, EngineStartError, UsageError
-from bench.records import LengthSpec, LoadSpec
+from bench.records import DataSpec, LengthSpec, LoadSpec
 from bench.runners.arguments import check_arguments
 from bench.runners.llamacpp import ARGUMENTS, LlamaCppRunner, alias_of, settings_of
 from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_llama_server, parse_version
@@ -48,6 +48,12 @@ def test_the_longest_length_covers_the_distribution(spec: LengthSpec) -> None:
         assert longest(spec) >= int(spec.mean * (1 + spec.spread))
     if spec.dist in ("normal", "lognormal"):
         assert longest(spec) >= spec.mean + 4 * spec.spread * spec.mean
+
+
+def test_context_has_room_for_the_longest_row_of_a_data_file_and_for_shared_prefixes() -> None:
+    assert longest(LengthSpec(dist="dataset", mean=100, largest=3000)) == 3000
+    plain = size_for([case(data=DataSpec())], {})
+    assert size_for([case(data=DataSpec(prefix_tokens=512, prefix_groups=3))], {}).slot_tokens >= plain.slot_tokens + 512
 
 
 @given(st.lists(st.tuples(st.integers(1, 64), SPECS, SPECS), min_size=1, max_size=5))

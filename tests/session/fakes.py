@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from bench.clock import FakeClock
-from bench.errors import BenchError, DeviceMissing
+from bench.errors import BenchError, DeviceMissing, UsageError
 from bench.ports import BytesProgress, Discovery, LoadPlan, StartRequest
 from bench.records import (
     Case,
@@ -182,6 +182,11 @@ class FakeRunner:
 class FakeModels:
     events: list[str]
     error: BenchError | None = None
+    unknown: str | None = None
+
+    def check(self, name: str, source: str | None, *, precision: str | None = None) -> None:
+        if name == self.unknown:
+            raise UsageError(f"unknown model {name!r}")
 
     def fetch(self, name: str, source: str | None, progress: BytesProgress, *, precision: str | None = None) -> LocalModel:
         self.events.append(f"fetch {name}")
@@ -206,9 +211,7 @@ class FakeLoad:
         t0_ns = self.clock.monotonic_ns()
         self.hook(plan)
         for phase in ("warmup", "measure", "drain"):
-            on_progress(
-                LoadProgress(phase=phase, elapsed_s=1.0, in_flight=2, completed=1, failed=0, chunks_per_s=8.0)
-            )
+            on_progress(LoadProgress(phase=phase, elapsed_s=1.0, in_flight=2, completed=1, failed=0, chunks_per_s=8.0))
         stopped = should_stop()
         self.clock.advance(plan.case.duration_s)
         window = Window(t0_ns=t0_ns, t1_ns=self.clock.monotonic_ns())

@@ -176,6 +176,13 @@ def test_a_usage_error_starts_nothing_at_all(rig: Rig) -> None:
     assert rig.store.saved == []
 
 
+def test_a_model_unknown_to_any_group_stops_the_run_before_the_first_trial(rig: Rig) -> None:
+    rig.models.unknown = "n"
+    with pytest.raises(UsageError):
+        rig.run(a_case("a"), a_case("b", model="n"))
+    assert rig.store.saved == []
+
+
 def test_weights_that_cannot_be_had_fail_the_trials(rig: Rig) -> None:
     rig.models.error = ModelError("no network")
     outcome = rig.run(a_case())

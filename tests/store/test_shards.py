@@ -157,6 +157,32 @@ def test_readings_survive_parquet(tmp_path: Path) -> None:
     assert read_readings(tmp_path) == ((), ())
 
 
+def test_every_field_of_a_reading_and_of_a_log_is_stored(tmp_path: Path) -> None:
+    """A field that someone adds and nobody stores would be lost to whoever works the numbers out again."""
+    full = Reading(
+        uid="a", before_ns=1, after_ns=2, power_w=1.5, energy_j=2.5, memory_used_b=3, utilisation=0.5, temperature_c=4.5,
+        clock_mhz=5.5, throttle=("x",), foreign_processes=2.0,
+    )  # fmt: skip
+    assert all(getattr(full, f.name) is not None for f in dataclasses.fields(Reading))
+    write_telemetry(tmp_path, "t", Telemetry(readings=(full,)))
+    assert read_readings(tmp_path)[1] == (full,)
+    fields = {f.name: np.full(1, i) for i, f in enumerate(dataclasses.fields(EventLog))}
+    texts = {"finish_reason": ("stop",), "error": ("why",)}
+    one = np.ones(1, dtype=np.int64)
+    few = {"outcome": one, "chunk_kind": one, "chunk_request": 0 * one}
+    log = EventLog(**{**fields, **texts, **few})  # type: ignore[arg-type]
+    write_log(tmp_path, "t", log)
+    assert same_log(read_log(tmp_path), log)
+
+
+def test_readings_of_an_earlier_bench_lack_what_it_did_not_know(tmp_path: Path) -> None:
+    write_telemetry(tmp_path, "t", Telemetry(readings=(Reading(uid="a", before_ns=1, after_ns=2, power_w=1.5),)))
+    path = tmp_path / "telemetry.parquet"
+    duckdb.execute(f"COPY (SELECT * EXCLUDE (foreign_processes) FROM '{path}') TO '{tmp_path}/old.parquet' (FORMAT parquet)")
+    (tmp_path / "old.parquet").replace(path)
+    assert read_readings(tmp_path)[1] == (Reading(uid="a", before_ns=1, after_ns=2, power_w=1.5),)
+
+
 def test_a_nan_reading_is_null(tmp_path: Path) -> None:
     write_telemetry(tmp_path, "t", Telemetry(readings=(Reading(uid="a", before_ns=1, after_ns=2, power_w=float("nan")),)))
     assert read_readings(tmp_path)[1][0].power_w is None

@@ -1,0 +1,139 @@
+"""What a run sets out to do, kept so that it can be gone on with, and what of it is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bench import __version__, clock, codec
+from bench.errors import EXIT_FAILED, EXIT_OK, StoreError
+from bench.identity import case_id
+from bench.lab.sweeps import SweepPlanner
+from bench.records import Case, Search, Status, Sweep, TrialRecord
+from bench.reports.searches import SearchResult
+from bench.session.groups import FixedOrder, engine_groups
+from bench.session.loop import KEPT, RunOutcome
+from bench.store.plans import plan_path, read_plan
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """Resolved cases and sweeps of one run, and how long an engine may take to start."""
+
+    schema_version: int = _VERSION
+    run_id: str
+    bench_version: str = __version__
+    created_wall_ns: int
+    cases: tuple[Case, ...]
+    sweeps: tuple[Sweep, ...] = ()
+    start_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """One line of what would run: `trials` still to be measured (of a sweep at most so many), each of `seconds` of load; None
+    where it ends by count.
+    """
+
+    name: str
+    kind: Literal["case", "sweep"]
+    case: Case
+    case_id: str | None
+    search: Search | None = None
+    trials: int
+    seconds: float | None
+
+
+def new_plan(run_id: str, cases: Sequence[Case], sweeps: Sequence[Sweep], start_timeout_s: float) -> RunPlan:
+    """The plan of a run that begins now."""
+    return RunPlan(
+        run_id=run_id,
+        created_wall_ns=clock.SYSTEM.wall_ns(),
+        cases=tuple(cases),
+        sweeps=tuple(sweeps),
+        start_timeout_s=start_timeout_s,
+    )
+
+
+def load_plan(results: Path, run_id: str) -> RunPlan:
+    """The plan that a run was begun with. Raises: StoreError."""
+    try:
+        plan = codec.decode(read_plan(results, run_id), RunPlan)
+    except ValueError as error:
+        raise _unreadable(results, run_id, str(error)) from error
+    if plan.schema_version != _VERSION or plan.run_id != run_id:
+        raise _unreadable(results, run_id, f"it is of run {plan.run_id} and version {plan.schema_version}")
+    return plan
+
+
+def _unreadable(results: Path, run_id: str, why: str) -> StoreError:
+    return StoreError(
+        f"{plan_path(results, run_id)} is no plan that this bench reads: {why}", hint="begin another run: bench run SUITE"
+    )
+
+
+def planners_of(plan: RunPlan) -> tuple[SweepPlanner, ...]:
+    """A planner for each sweep."""
+    return tuple(SweepPlanner(sweep) for sweep in plan.sweeps)
+
+
+def exit_code(outcome: RunOutcome, searches: Sequence[SearchResult]) -> int:
+    """That of the run, where points that bound the answer of a search are no failure: to run into them is how it is found."""
+    answered = [search for search in searches if search.verdict.complete and search.verdict.best is not None]
+    bounds = {trial_id for search in answered for trials in search.trials.values() for trial_id in trials}
+    bad = {record.key.trial_id for record in outcome.records if record.status is not Status.VALID}
+    found_all = len(answered) == len(searches) and bad <= bounds
+    return EXIT_OK if outcome.exit_code == EXIT_FAILED and found_all and not outcome.errors else outcome.exit_code
+
+
+def forecast(plan: RunPlan, history: Sequence[TrialRecord] = ()) -> list[Forecast]:
+    """What is left of a plan after the trials in `history`, in measuring order of first appearance."""
+    done = [record for record in history if record.status in KEPT]
+    lines = []
+    for case in plan.cases:
+        left = len(FixedOrder([case]).remaining(done))
+        lines.append(
+            Forecast(name=case.name, kind="case", case=case, case_id=case_id(case), trials=left, seconds=trial_seconds(case))
+        )
+    return [
+        *lines,
+        *(_forecast_sweep(planner, sweep, done) for planner, sweep in zip(planners_of(plan), plan.sweeps, strict=True)),
+    ]
+
+
+def engine_starts(plan: RunPlan, history: Sequence[TrialRecord] = ()) -> int:
+    """How often an engine is started."""
+    done = [record for record in history if record.status in KEPT]
+    return sum(1 for group in engine_groups(plan.cases, planners_of(plan)) if group.remaining(done))
+
+
+def trial_seconds(case: Case) -> float | None:
+    """Load of one trial [s]: warm-up and window. None for a job that ends by count."""
+    return None if case.load.num_prompts is not None else case.warmup_s + case.duration_s
+
+
+def total_seconds(plan: RunPlan, lines: Sequence[Forecast], starts: int) -> float | None:
+    """Load and idle measurements of what is left [s], at most where sweeps are in it; engine starts are not known beforehand."""
+    if any(line.seconds is None for line in lines if line.trials):
+        return None
+    idle_s = max((line.case.idle_s for line in lines if line.trials), default=0.0)
+    return sum(line.trials * (line.seconds or 0.0) for line in lines) + 2 * idle_s * starts
+
+
+def _forecast_sweep(planner: SweepPlanner, sweep: Sweep, done: Sequence[TrialRecord]) -> Forecast:
+    ended = not planner.remaining(done)
+    measured = sum(len(trials) for trials in planner.result(done).trials.values())
+    most = 0 if ended else sweep.search.points * sweep.case.repeats - measured
+    return Forecast(
+        name=sweep.case.name,
+        kind="sweep",
+        case=sweep.case,
+        case_id=None,
+        search=sweep.search,
+        trials=most,
+        seconds=trial_seconds(sweep.case),
+    )
