@@ -64,7 +64,7 @@ def _run(page: Path, how: tuple[str, ...], scratch: Path) -> None:
             (scratch / block.file).write_text(block.text, encoding="utf-8")
         elif block.how in how and not _is_make(block):
             done = subprocess.run(
-                ["bash", "-uo", "pipefail", "-c", f"{_ON_ERROR}\n{block.text}"],
+                ["bash", "-uo", "pipefail", "-c", f"{_ON_ERROR}\n{block.text}:"],
                 cwd=scratch,
                 env=env,
                 capture_output=True,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +19,7 @@ import psutil
 
 from bench import __version__, plugins, suite
 from bench.cli.options import results_option
+from bench.cli.terminal import busy_note
 from bench.errors import BenchError
 from bench.probes.host import ChildProbeHost
 from bench.units import format_bytes
@@ -62,16 +65,29 @@ def _machine() -> Iterator[Finding]:
         detail=f"{platform.system()} {platform.machine()}, {psutil.cpu_count()} cores, "
         f"{format_bytes(memory.available)} of {format_bytes(memory.total)} memory free, Python {platform.python_version()}",
     )
-    if hasattr(os, "getloadavg"):
-        load, cores = os.getloadavg()[0], psutil.cpu_count() or 1
-        busy = load > 0.5 * cores
-        yield Finding(
-            area="machine",
-            subject="load",
-            state="problem" if busy else "ok",
-            detail=f"{load:.1f} processes running on {cores} cores over the last minute",
-            fix="stop what else runs here: it will be measured too" if busy else None,
-        )
+    busy = busy_note()
+    yield Finding(
+        area="machine",
+        subject="load",
+        state="problem" if busy else "ok",
+        detail=busy or "nothing else runs here",
+        fix=f"stop what else runs here; busiest: {_busiest()}" if busy else None,
+    )
+
+
+def _busiest() -> str:
+    """Names of the three processes that use most CPU right now."""
+    found = []
+    for process in psutil.process_iter(["name"]):
+        with contextlib.suppress(psutil.Error):
+            process.cpu_percent()
+            found.append(process)
+    time.sleep(0.2)
+    shares = []
+    for process in found:
+        with contextlib.suppress(psutil.Error):
+            shares.append((process.cpu_percent(), process.info["name"], process.pid))
+    return ", ".join(f"{name} (pid {pid}, {share:.0f}%)" for share, name, pid in sorted(shares, reverse=True)[:3])
 
 
 def _client() -> Iterator[Finding]:

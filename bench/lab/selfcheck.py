@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ from bench.lab.reference_client import NAMES
 from bench.load import WireLoad
 from bench.mock.truth import Truth
 from bench.ports import LoadPlan
-from bench.records import Case, LoadResult, Metric, Target, Telemetry
+from bench.records import Case, LoadResult, Metric, Target, Telemetry, TrialRecord
 
 TTFT_MS = 50.0
 GAP_MS = 20.0
@@ -211,6 +211,20 @@ def known_limit(results: Path, host_id: str) -> float | None:
         return codec.decode(_path(results, host_id).read_bytes(), SelfCheck).limit_chunks_per_s
     except (OSError, ValueError):
         return None
+
+
+def client_share(records: Sequence[TrialRecord], limit_chunks_per_s: float | None) -> float | None:
+    """Rate of content chunks of the busiest of these trials / the client's known limit; None where either is unknown."""
+    rates = [rate for record in records if (rate := _chunk_rate(record)) is not None]
+    return max(rates) / limit_chunks_per_s if rates and limit_chunks_per_s else None
+
+
+def _chunk_rate(record: TrialRecord) -> float | None:
+    tokens_per_s, tokens_per_chunk = (record.metrics.get(name) for name in ("output_tok_per_s", "tokens_per_chunk"))
+    if tokens_per_s is None or tokens_per_chunk is None or tokens_per_s.value is None:
+        return None
+    per_chunk = tokens_per_chunk.value if tokens_per_chunk.value is not None else tokens_per_chunk.mean
+    return tokens_per_s.value / per_chunk if per_chunk else None
 
 
 def _path(results: Path, host_id: str) -> Path:

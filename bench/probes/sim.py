@@ -27,6 +27,8 @@ UID = "sim:0"
 MAGIC = b"tjemit1\n"
 _HEAD_B = len(MAGIC) + 8
 _RECORD = struct.Struct("<qq")
+_LAG_NS = 50_000_000
+"""How long ago a reading is: by then the engine has usually written what it sent."""
 _GONE_S = 1.0
 """An engine that has not written for so long is gone: the device idles."""
 
@@ -94,13 +96,17 @@ class SimProbe:
         return Discovery()
 
     def sample(self, uid: str) -> Reading:
-        """The device as of the last moment that the engine has accounted for: that moment is the reading's stamp."""
+        """The device a little ago, at a moment that the engine has accounted for: that moment is the reading's stamp.
+
+        The engine writes right after it has sent, so its own moments see more tokens than any other: a poll's moment is taken.
+        """
         if uid != UID or self._file is None:
             raise ProbeError(f"the sim probe has no device {uid!r}")
         now_ns = self._clock.monotonic_ns()
         self._file.read_into(self._emitted)
         serving = now_ns - self._file.whole_ns < _GONE_S * NS_PER_S
-        at_ns = self._last_ns = max(self._last_ns, self._file.whole_ns if serving else now_ns)
+        at_ns = min(self._file.whole_ns, now_ns - _LAG_NS) if serving else now_ns
+        at_ns = self._last_ns = max(self._last_ns, at_ns)
         power_w = sim_law.power_w(self._law, self._emitted, at_ns) * (1 + self._law.noise * self._noise.gauss(0, 1))
         counter_j = sim_law.counter_j(self._law, self._emitted, self._start_ns, at_ns)
         return Reading(

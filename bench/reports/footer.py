@@ -9,6 +9,7 @@ from bench.records import Status
 from bench.reports.numbers import Number
 from bench.reports.rows import MISSING_TEXT, Row
 from bench.reports.text import INVALID_MARK, MIXED_MARK, WIDE_FACTOR, WIDE_MARK, WIDE_SHARE, is_mixed, is_wide, printable, shown
+from bench.timing.summary import P99_MIN
 
 _BUSY = frozenset({"client_saturated", "server_saturated", "not_steady"})
 _SHORT = frozenset({"too_few_requests"})
@@ -45,9 +46,10 @@ def footer(table: Sequence[Row], names: Mapping[str, str], *, full_intervals: bo
 
 
 def _general(table: Sequence[Row], names: Mapping[str, str]) -> list[str]:
-    """Why numbers are missing in every row."""
-    first = [note for note in table[0].notes if note.columns and not note.stands_in] if table else []
-    return [note.spelled(names) for note in first if all(note in row.notes for row in table)]
+    """Why numbers are missing in every row that has been measured."""
+    measured = [row for row in table if not row.ended_early]
+    first = [note for note in measured[0].notes if note.columns and not note.stands_in] if measured else []
+    return [note.spelled(names) for note in first if all(note in row.notes for row in measured)]
 
 
 def _runs(table: Sequence[Row]) -> list[str]:
@@ -64,7 +66,9 @@ def _meanings(table: Sequence[Row], names: Mapping[str, str], *, full_intervals:
         lines.append(f"{MIXED_MARK} some repeats are not valid: the numbers are those of the others")
     if any(row.stand_ins for row in table):
         keys = dict.fromkeys(key for row in table for key in row.stand_ins)
-        lines.append(f"(p90) {', '.join(names[key] for key in keys)}: a trial of under 100 samples has no p99, this is its p90")
+        lines.append(
+            f"(p90) {', '.join(names[key] for key in keys)}: a trial of under {P99_MIN} samples has no p99, this is its p90"
+        )
     if any(row.open_loop for row in table):
         lines.append("open loop: TTFT counts from the scheduled send time (no coordinated omission)")
     return lines + _intervals(numbers, names["energy"], full_intervals=full_intervals)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from bench.records import Reason, Status, TrialRecord
 from bench.reports.numbers import COLUMNS, Number
 
-_ENDED = (Status.FAILED, Status.INTERRUPTED, Status.KILLED)
-
 TITLES = {column.key: column.title.replace("\n", " ") for column in COLUMNS}
 PLAIN = {column.key: column.plain for column in COLUMNS}
 
@@ -32,8 +30,12 @@ def row_notes(trials: Sequence[TrialRecord], numbers: Mapping[str, Number], stan
     early, its error has said that.
     """
     told = [Note(text=text) for text in _trial_texts(trials)]
-    ended = all(trial.status in _ENDED for trial in trials)
-    return (*told, *(() if ended else _missing(len(trials), numbers, stand_ins)))
+    return (*told, *(() if ended_early(trials) else _missing(len(trials), numbers, stand_ins)))
+
+
+def ended_early(trials: Sequence[TrialRecord]) -> bool:
+    """Whether no trial got as far as being judged."""
+    return all(trial.status not in (Status.VALID, Status.INVALID) for trial in trials)
 
 
 def _missing(count: int, numbers: Mapping[str, Number], stand_ins: Mapping[str, Number]) -> list[Note]:

@@ -103,11 +103,14 @@ def pooled_number(column: NumberColumn, trials: Sequence[TrialRecord]) -> Number
 
 
 def stand_in(column: NumberColumn, trials: Sequence[TrialRecord]) -> Number | None:
-    """What is shown for a `column` that is missing; None where there is nothing either."""
+    """What is shown for a `column` that the sizes of the samples withhold; None where there is nothing either, or where it is
+    missing for another reason.
+    """
     if column.stand_in is None:
         return None
     number = pooled_number(replace(column, field=column.stand_in), trials)
-    return None if number.value is None else number
+    metrics = [metric for trial in trials if (metric := trial.metrics.get(number.metric)) is not None]
+    return None if number.value is None or any(metric.reason for metric in metrics) else number
 
 
 def is_valid(record: TrialRecord, group: Group) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.records import Case, LoadSpec, Status, TrialRecord
-from bench.reports.notes import Note, row_notes
+from bench.reports.notes import Note, ended_early, row_notes
 from bench.reports.numbers import COLUMNS, Number, pooled_number, stand_in
 
 MISSING_TEXT = "-"
@@ -38,6 +38,11 @@ class Row:
     def valid(self) -> int:
         """How many of the trials are."""
         return sum(trial.status is Status.VALID for trial in self.trials)
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether no trial got as far as being judged."""
+        return ended_early(self.trials)
 
     @property
     def open_loop(self) -> bool:

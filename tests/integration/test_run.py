@@ -175,7 +175,7 @@ def test_an_engine_that_dies_at_start_shows_its_last_words(bench: BenchCommand) 
 
 
 def test_an_engine_that_dies_in_mid_run_fails_its_trial(bench: BenchCommand) -> None:
-    done = bench(*MOCK, "--engine-arg", "quirk=die-after=20", "--json")
+    done = bench(*MOCK, "--engine-arg", "quirk=die-after=8", "--json")
     assert done.returncode == 1
     trial = only_trial(done.stdout)
     assert trial["status"] == "failed"

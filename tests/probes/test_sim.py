@@ -71,16 +71,32 @@ def test_without_an_engine_it_idles(tmp_path: Path) -> None:
     assert later.energy_j - first.energy_j == pytest.approx(500.0)
 
 
-def test_it_is_read_as_of_the_last_moment_accounted_for(tmp_path: Path) -> None:
+def test_it_is_read_no_later_than_the_last_moment_accounted_for(tmp_path: Path) -> None:
     clock = FakeClock(monotonic_ns=100 * S)
     probe = made(tmp_path / "e", clock)
     clock.advance(10)
-    emission(tmp_path / "e", [(105 * S, 40), (109_940_000_000, 60), (109_980_000_000, 0)])
+    emission(tmp_path / "e", [(105 * S, 40), (109_900_000_000, 60), (109_940_000_000, 0)])
     reading = probe.sample(UID)
-    assert reading.before_ns == reading.after_ns == 109_980_000_000
-    assert reading.energy_j == pytest.approx(50 * 9.98 + 0.5 * 100)
+    assert reading.before_ns == reading.after_ns == 109_940_000_000
+    assert reading.energy_j == pytest.approx(50 * 9.94 + 0.5 * 100)
     assert reading.power_w == pytest.approx(50 + 0.5 * 60 / 0.1)
     assert (reading.memory_used_b, reading.utilisation) == (None, None)  # those columns have no simulated twin
+
+
+def test_polls_and_not_the_engines_writes_say_when_it_is_read(tmp_path: Path) -> None:
+    """An engine that writes right after each burst would always be seen at its busiest."""
+    clock = FakeClock(monotonic_ns=100 * S)
+    probe = made(tmp_path / "e", clock, J_PER_TOKEN="1", IDLE_W="0")
+    rng, step_ns, sent_ns = random.Random(3), 13_000_000, 100 * S
+    emission(tmp_path / "e", [])
+    watts = []
+    for _ in range(500):
+        clock.advance(0.09 + 0.02 * rng.random())
+        while sent_ns + step_ns + 10_000 <= clock.monotonic_ns():
+            sent_ns += step_ns
+            append(tmp_path / "e", [(sent_ns, 8), (sent_ns + 10_000, 0)])  # each burst is accounted for at once
+        watts.append(probe.sample(UID).power_w or 0.0)
+    assert sum(watts[5:]) / len(watts[5:]) == pytest.approx(8 / 0.013, rel=0.01)  # at the engine's moments: 640 W
 
 
 def test_tokens_whose_stamp_is_not_accounted_for_wait(tmp_path: Path) -> None:

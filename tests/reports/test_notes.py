@@ -42,6 +42,12 @@ def test_what_every_row_lacks_is_said_once_without_a_number() -> None:
     assert under.notes == ("J/token: not measured",)
 
 
+def test_rows_that_were_not_measured_do_not_count_for_what_every_row_lacks() -> None:
+    under = footer(rows([batch(1, metrics=NO_POWER), batch(2, metrics=NO_POWER), *dead_repeats()]), TITLES)
+    assert under.marks == ("[1]", "-", "-")
+    assert under.notes == ("[1] failed: the engine died: signal 9", "J/token: not measured")
+
+
 def test_what_some_rows_lack_has_a_number() -> None:
     under = footer(rows([batch(1, metrics=NO_POWER), batch(2)]), PLAIN)
     assert (under.marks, under.notes) == (("[1]", "-"), ("[1] j_per_output_tok: not measured",))

@@ -280,6 +280,13 @@ def test_an_invalid_stand_in_is_marked_as_well() -> None:
     assert "60.00! (p90)" in text
 
 
+def test_a_p99_that_is_missing_for_another_reason_has_no_stand_in() -> None:
+    odd = make_metric("ttft_ms", 50.0, p99=None, reason="p99: 4 of 200 requests never succeeded")
+    text = plain_table(rows([make_record(metrics=make_metrics(ttft_ms=odd))]))
+    assert "(p90)" not in text
+    assert "ttft_p99_ms: p99: 4 of 200 requests never succeeded" in text
+
+
 def test_where_there_is_no_p90_either_the_note_says_why_there_is_no_p99() -> None:
     (row,) = rows([make_record(metrics=make_metrics(ttft_ms=make_metric("ttft_ms", 50.0, p90=None, p99=None, n=2)))])
     text = plain_table([row])
