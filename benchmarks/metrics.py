@@ -84,11 +84,8 @@ def telemetry(boards: int) -> Telemetry:
     return Telemetry(devices=devices, readings=readings, period_s=0.1)
 
 
-def main() -> None:
-    """Print the best of three runs with and without boards."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=1_000_000)
-    chunks = parser.parse_args().chunks
+def a_trial(chunks: int) -> tuple[Case, LoadResult]:
+    """A case and what its load brought."""
     case = Case(
         name="b",
         suite="b",
@@ -119,7 +116,15 @@ def main() -> None:
         loop="uvloop",
     )
     window = Window(t0_ns=20 * 10**9, t1_ns=(20 + SECONDS) * 10**9)
-    load = LoadResult(log=event_log(chunks), window=window, health=health, dataset_hash="d")
+    return case, LoadResult(log=event_log(chunks), window=window, health=health, dataset_hash="d")
+
+
+def main() -> None:
+    """Print the best of three runs with and without boards."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, default=1_000_000)
+    chunks = parser.parse_args().chunks
+    case, load = a_trial(chunks)
     for boards in (0, 8):
         seen = telemetry(boards)
         times = []
