@@ -68,11 +68,14 @@ class ModelError(BenchError):
 
 
 class EngineError(BenchError):
-    """The engine misbehaved; `log_tail` holds its own last words."""
+    """The engine misbehaved; `log_tail` holds its own last words, `log_path` is where all of them are for as long as the run
+    goes on.
+    """
 
-    def __init__(self, message: str, *, hint: str | None = None, log_tail: str = "") -> None:
+    def __init__(self, message: str, *, hint: str | None = None, log_tail: str = "", log_path: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.log_tail = log_tail
+        self.log_path = log_path
 
 
 class EngineStartError(EngineError):

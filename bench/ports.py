@@ -171,7 +171,10 @@ class Probe(Protocol):
         ...
 
     def watch(self, pids: Iterable[int]) -> Discovery:
-        """From now on also observe these process trees (only `cpu` does); returns the devices that this adds."""
+        """From now on also observe these process trees (`cpu`), or know them for ours (boards).
+
+        Returns the devices that this adds.
+        """
         ...
 
     def sample(self, uid: str) -> Reading:

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from bench.reports.text import csv_line, printable
+from bench.printable import printable, printable_lines
+from bench.reports.text import csv_line
 from bench.store.sql import Answer
 
 _LEAST_CELL = 16
@@ -25,8 +26,11 @@ def show_answer(answer: Answer, *, as_json: bool, as_csv: bool) -> None:
         objects = [dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows]
         click.echo(json.dumps(objects, allow_nan=False))
     elif as_csv:
+        from bench.reports.export import no_formula
+
         lines = [answer.columns, *([_plain(value) for value in row] for row in answer.rows)]
-        click.echo("".join(csv_line(line) for line in lines), nl=False)
+        text = "".join(csv_line(map(no_formula, line)) for line in lines)
+        click.echo(printable_lines(text) if sys.stdout.isatty() else text, nl=False)
     elif sys.stdout.isatty():
         from rich.console import Console
 
@@ -38,9 +42,10 @@ def show_answer(answer: Answer, *, as_json: bool, as_csv: bool) -> None:
 
 def on_terminal(answer: Answer, width: int) -> Any:
     """A table where all its columns can be read at `width`, else one block a row."""
+    names = [printable(name) for name in answer.columns]
     columns = [list(column) for column in zip(*_texts(answer), strict=True)] or [[] for _ in answer.columns]
-    natural = [max(map(len, (name, *column))) for name, column in zip(answer.columns, columns, strict=True)]
-    floors = [max(len(name), min(_LEAST_CELL, wide)) for name, wide in zip(answer.columns, natural, strict=True)]
+    natural = [max(map(len, (name, *column))) for name, column in zip(names, columns, strict=True)]
+    floors = [max(len(name), min(_LEAST_CELL, wide)) for name, wide in zip(names, natural, strict=True)]
     spare = width - sum(floors) - _GAP * (len(floors) - 1)
     return _blocks(answer) if spare < 0 else _table(answer, floors, natural, spare)
 
@@ -51,7 +56,7 @@ def _table(answer: Answer, floors: list[int], natural: list[int], spare: int) ->
     from rich.text import Text
 
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, _GAP - 1, 0, 0), pad_edge=False, show_edge=False)
-    for name, floor, wide in zip(answer.columns, floors, natural, strict=True):
+    for name, floor, wide in zip(map(printable, answer.columns), floors, natural, strict=True):
         more = min(spare, wide - floor)
         spare -= more
         shown.add_column(Text(name), overflow="fold", width=floor + more)
@@ -71,7 +76,7 @@ def _blocks(answer: Answer) -> Any:
         block = Table.grid(padding=(0, _GAP, 0, 0))
         block.add_column(overflow="fold")
         block.add_column(overflow="fold")
-        for name, value in zip(answer.columns, row, strict=True):
+        for name, value in zip(map(printable, answer.columns), row, strict=True):
             block.add_row(Text(name), Text(value, style="dim" if value == "NULL" else ""))
         parts += [Text(f"row {number} of {len(answer.rows)}", style="bold"), block]
     return Group(*parts) if parts else Text(f"no rows ({len(answer.columns)} columns)")
@@ -97,6 +102,6 @@ def _texts(answer: Answer) -> list[list[str]]:
 
 
 def _aligned(answer: Answer) -> str:
-    lines = [list(answer.columns), *_texts(answer)]
+    lines = [[printable(name) for name in answer.columns], *_texts(answer)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(answer.columns))]
     return "\n".join("  ".join(part.ljust(w) for part, w in zip(line, widths, strict=True)).rstrip() for line in lines)

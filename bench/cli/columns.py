@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bench.printable import printable
 from bench.records import ProbeProblem
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ def rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, whole: 
     for header in headers:
         table.add_column(header, overflow="fold", no_wrap=header in whole)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 
 def plain_lines(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Aligned with spaces, never cut."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (headers, *rows)]
 
@@ -54,4 +56,5 @@ def watts(power_w: float | None) -> str:
 
 def problem_in_words(problem: ProbeProblem) -> str:
     """What can't be read, and how to mend it."""
-    return f"\n! {problem.probe}: {problem.subject}: {problem.problem}\n  fix: {problem.fix}"
+    what = printable(f"{problem.probe}: {problem.subject}: {problem.problem}")
+    return f"\n! {what}\n  fix: {printable(problem.fix)}"

@@ -7,6 +7,7 @@ import click
 from bench import codec
 from bench.cli.columns import NONE, problem_in_words, show, watts
 from bench.cli.devices_selftest import selftest
+from bench.printable import printable_json
 from bench.probes.host import ChildProbeHost
 from bench.probes.snapshot import DeviceNow, Snapshot, look
 from bench.units import format_bytes
@@ -44,7 +45,7 @@ devices.add_command(selftest)
 
 def _list(snapshot: Snapshot, *, as_json: bool) -> None:
     if as_json:
-        click.echo(codec.encode_pretty(_plain(snapshot)).decode(), nl=False)
+        click.echo(printable_json(codec.encode_pretty(_plain(snapshot)).decode()), nl=False)
         return
     if snapshot.devices:
         show(_HEADERS, [_row(now) for now in snapshot.devices])

@@ -7,6 +7,7 @@ import click
 from bench import codec
 from bench.cli.columns import NONE, problem_in_words
 from bench.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK
+from bench.printable import printable, printable_json
 from bench.probes.host import ChildProbeHost
 from bench.probes.recorder import Recorder
 from bench.probes.selftest import DeviceTest, Selftest, SensorTest
@@ -27,7 +28,8 @@ def selftest(*, seconds: float, as_json: bool) -> int:
     with Recorder(ChildProbeHost()) as recorder:
         found = run_selftest(recorder, seconds)
     if as_json:
-        click.echo(codec.encode_pretty({**codec.to_builtins(found), "passed": found.passed}).decode(), nl=False)
+        text = codec.encode_pretty({**codec.to_builtins(found), "passed": found.passed}).decode()
+        click.echo(printable_json(text), nl=False)
     else:
         _show(found)
     if not found.devices:
@@ -37,7 +39,7 @@ def selftest(*, seconds: float, as_json: bool) -> int:
 
 def _show(found: Selftest) -> None:
     for test in found.devices:
-        click.echo("\n".join(_device(test)))
+        click.echo("\n".join(map(printable, _device(test))))
     if not found.devices:
         click.echo("no device with a sensor was found: there is nothing to test")
     for problem in found.problems:

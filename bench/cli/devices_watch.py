@@ -12,6 +12,7 @@ from bench import codec
 from bench.cli.columns import NONE, plain_lines, problem_in_words, rich_table, watts
 from bench.clock import SYSTEM, Clock, iso_utc
 from bench.ports import ProbeHost
+from bench.printable import printable_json
 from bench.probes.recorder import Recorder
 from bench.probes.snapshot import DeviceNow, device_now
 from bench.records import ProbeProblem, Reading
@@ -93,7 +94,8 @@ def _lines(watched: _Watched, end_ns: int | None, clock: Clock, *, as_json: bool
         for problem in watched.news():
             click.echo(problem_in_words(problem), err=True)
         if as_json:
-            click.echo(codec.encode({"at": iso_utc(clock.wall_ns()), "devices": [_plain(*each) for each in seen]}).decode())
+            text = codec.encode({"at": iso_utc(clock.wall_ns()), "devices": [_plain(*each) for each in seen]}).decode()
+            click.echo(printable_json(text))
         elif seen:
             lines = plain_lines(_HEADERS, _rows(seen, clock))
             click.echo("\n".join(lines[1:] if headed else lines))

@@ -21,6 +21,7 @@ from bench import __version__, plugins, suite
 from bench.cli.options import results_option
 from bench.cli.terminal import busy_note
 from bench.errors import BenchError
+from bench.printable import printable
 from bench.probes.host import ChildProbeHost
 from bench.units import format_bytes
 
@@ -50,9 +51,9 @@ def doctor(as_json: bool, results: Path) -> int:
         return 0
     mark = {"ok": "ok      ", "absent": "-       ", "problem": "PROBLEM "}
     for finding in findings:
-        click.echo(f"{mark[finding.state]}{finding.area:8} {finding.subject}: {finding.detail}")
+        click.echo(f"{mark[finding.state]}{finding.area:8} {printable(f'{finding.subject}: {finding.detail}')}")
         if finding.fix:
-            click.echo(f"{'':17}next: {finding.fix}")
+            click.echo(f"{'':17}next: {printable(finding.fix)}")
     return 0
 
 

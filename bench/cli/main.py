@@ -12,6 +12,7 @@ import click
 
 from bench import __version__
 from bench.errors import EXIT_INTERRUPTED, BenchError, UsageError
+from bench.printable import printable, printable_lines
 
 COMMANDS = {
     "run": ("bench.cli.run:run", "Measure a suite, or one case given by flags."),
@@ -85,12 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def show_error(error: BenchError) -> None:
     """What failed, the engine's own last words where there are any, and the next step, on stderr."""
-    click.echo(f"error: {error}", err=True)
+    click.echo(f"error: {printable_lines(str(error))}", err=True)
     tail = getattr(error, "log_tail", "")
     if tail:
-        click.echo("\n".join(f"  | {line}" for line in tail.splitlines()), err=True)
+        click.echo("\n".join(f"  | {printable(line)}" for line in tail.splitlines()), err=True)
     if error.hint:
-        click.echo(f"  next: {error.hint}", err=True)
+        click.echo(f"  next: {printable_lines(error.hint)}", err=True)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,22 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+def _checked(ctx: click.Context, _: click.Parameter, value: str) -> Path:
+    """Refuse at once what no result could be kept in. Raises: StoreError, click.UsageError."""
+    from bench.store.layout import check_results  # here: `--help` needs no store
+
+    if not value:
+        raise click.UsageError("--results is empty: give a folder", ctx)
+    return check_results(Path(value))
+
+
 def results_option(command: Command) -> Command:
     """`--results DIR`, also from `BENCH_RESULTS`: the command gets `results: Path`."""
     option = click.option(
         "--results",
-        type=click.Path(path_type=Path),
-        default=Path("results"),
+        type=click.Path(),
+        callback=_checked,
+        default="results",
         show_default=True,
         envvar="BENCH_RESULTS",
         show_envvar=True,

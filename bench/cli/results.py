@@ -16,6 +16,7 @@ from bench.cli.answers import show_answer
 from bench.cli.choosing import checked
 from bench.cli.options import results_option
 from bench.errors import EXIT_FAILED, EXIT_OK, StoreError, UsageError
+from bench.printable import printable, printable_json, printable_lines
 from bench.records import Status
 from bench.store import IngestReport, Lab, Rejection, TrialFilter, adopt, records
 from bench.store.foreign import bring_in
@@ -94,7 +95,7 @@ def ingest(*, paths: tuple[Path, ...], verify: bool, as_json: bool, results: Pat
         gone = f", {report.removed} removed (their shards are gone)" if report.removed else ""
         click.echo(f"{report.added} added, {report.unchanged} unchanged, {len(rejected)} rejected{gone}")
         for rejection in rejected:
-            click.echo(f"rejected {rejection.shard}: {rejection.reason}")
+            click.echo(printable(f"rejected {rejection.shard}: {rejection.reason}"))
     return EXIT_FAILED if rejected else EXIT_OK
 
 
@@ -141,7 +142,7 @@ def export(*, form: str, run_id: str | None, out: Path | None, results: Path) ->
         found = records(lab, checked(lab, TrialFilter(run_id=run_id)))
     data = FORMATS[form](found)
     if out is None:
-        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.write(_on_terminal(data, form) if sys.stdout.isatty() else data)
         return EXIT_OK
     try:
         out.write_bytes(data)
@@ -160,6 +161,12 @@ def _current(results: Path) -> Iterator[Lab]:
         for rejection in lab.ingest(_progress()).rejected:
             _tell(f"note: {rejection.shard} is left out: {rejection.reason}")
         yield lab
+
+
+def _on_terminal(data: bytes, form: str) -> bytes:
+    """An export with nothing in it that would act on the terminal; JSON keeps its meaning."""
+    text = data.decode("utf-8", "replace")
+    return (printable_json(text) if form == "json" else printable_lines(text)).encode("utf-8", "replace")
 
 
 def _nothing(wanted: TrialFilter, results: Path) -> str:
@@ -191,7 +198,7 @@ def _adopt(results: Path) -> None:
 
 
 def _tell(message: str) -> None:
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
 
 
 def _progress() -> Any:

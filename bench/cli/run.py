@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import psutil
 from rich.console import Console
 
 from bench import codec, plugins, suite
@@ -37,7 +36,7 @@ from bench.reports.table import summary, summary_text
 from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
 from bench.session.loop import RunOutcome, Session, new_run_id
-from bench.store import Lab, ShardStore, adopt, run_records
+from bench.store import Lab, ShardStore, adopt, run_records, work_root
 from bench.store.plans import find_run, hold_plan, plan_path, write_plan
 from bench.units import parse_duration_s
 
@@ -140,12 +139,14 @@ def _duration_s(flag: str, text: str) -> float:
 
 
 def _measure(plan: RunPlan, results: Path) -> RunOutcome:
-    adopt(results, recover)
+    left = adopt(results, recover)
+    for told in (*(f"what an earlier run left was kept: {folder}" for folder in left.adopted), *left.notes):
+        click.echo(f"note: {told}", err=True)
     busy = busy_note()
     if busy:
         click.echo(f"note: {busy}", err=True)
     history = run_records(results, plan.run_id)
-    work_root = _work_root(results, plan.run_id)
+    engines = work_root(results, plan.run_id)
     with Interrupts() as interrupts, observer() as seen:
         session = Session(
             run_id=plan.run_id,
@@ -157,24 +158,13 @@ def _measure(plan: RunPlan, results: Path) -> RunOutcome:
             observer=seen,
             interrupts=interrupts,
             place=resolve,
-            work_root=work_root,
+            work_root=engines,
             start_timeout_s=plan.start_timeout_s,
         )
         try:
             return session.run(plan.cases, planners_of(plan), history)
         finally:
-            shutil.rmtree(work_root, ignore_errors=True)
-
-
-def _work_root(results: Path, run_id: str) -> Path:
-    """A folder for engines' files while they run, named for its owner so that a dead one's can be cleared away."""
-    parent = results / ".work"
-    if parent.is_dir():
-        for old in parent.iterdir():
-            pid = old.name.rpartition(".")[2]
-            if pid.isdigit() and not psutil.pid_exists(int(pid)):
-                shutil.rmtree(old, ignore_errors=True)
-    return parent / f"{run_id}.{os.getpid()}"
+            shutil.rmtree(engines, ignore_errors=True)
 
 
 def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, as_json: bool) -> None:

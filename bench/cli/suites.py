@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 
@@ -10,6 +11,7 @@ from bench import codec, suite
 from bench.cli.loading import pinned
 from bench.errors import SuiteError, UsageError
 from bench.identity import case_id, workload_id
+from bench.printable import printable, printable_json, printable_lines
 from bench.records import Case, LengthSpec
 from bench.reports.rows import load_label
 from bench.reports.searches import search_label
@@ -40,7 +42,7 @@ def list_suites(as_json: bool) -> None:
         cases = len(found.cases) + len(found.sweeps)
         rows.append({"name": info.name, "origin": info.origin, "cases": cases, "description": description, "problem": None})
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        click.echo(printable_json(json.dumps(rows, indent=2, ensure_ascii=False)))
         return
     table = [["suite", "cases", "from", "description"]]
     for row in rows:
@@ -53,8 +55,9 @@ def list_suites(as_json: bool) -> None:
 @suites.command()
 @click.argument("name")
 def show(name: str) -> None:
-    """Print a suite file as it is written."""
-    click.echo(suite.text_of(name), nl=False)
+    """Print a suite file as it is written; on a terminal control characters are written out."""
+    text = suite.text_of(name)
+    click.echo(printable_lines(text) if sys.stdout.isatty() else text, nl=False)
 
 
 @suites.command()
@@ -69,7 +72,7 @@ def validate(files: tuple[str, ...]) -> None:
             problems.append(str(error) + (f" ({error.hint})" if error.hint else ""))
             continue
         _say(found)
-        click.echo(f"{found.path}: ok, {_count(found)}")
+        click.echo(f"{printable(str(found.path))}: ok, {_count(found)}")
     if problems:
         raise SuiteError("\n".join(problems))
 
@@ -89,7 +92,7 @@ def expand(name: str, as_json: bool) -> None:
         rows += [
             {"name": s.case.name, "sweep": codec.to_builtins(s.search), "case": codec.to_builtins(s.case)} for s in found.sweeps
         ]
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        click.echo(printable_json(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False)))
         return
     header = ["case_id", "workload_id", "name", "engine", "load", "in/out", "time"]
     table = [header, *([case_id(c), workload_id(c), *_row(c)] for c in cases)]
@@ -112,7 +115,7 @@ def _count(found: Suite) -> str:
 
 def _say(found: Suite) -> None:
     for warning in found.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {printable(warning)}", err=True)
 
 
 def _row(case: Case) -> list[str]:
@@ -136,6 +139,7 @@ def _tokens(spec: LengthSpec) -> str:
 
 def _print_table(rows: list[list[str]]) -> None:
     """Columns two spaces apart, the same on a terminal and in a pipe."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

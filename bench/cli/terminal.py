@@ -8,7 +8,9 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
+from bench.printable import printable
 from bench.records import LoadProgress, Status, TrialRecord
 from bench.units import format_bytes
 
@@ -59,7 +61,7 @@ def trial_line(record: TrialRecord) -> str:
 
 
 def _load_text(progress: LoadProgress, power_w: float | None, seconds_left: float | None) -> str:
-    parts = [f"{progress.chunks_per_s:.0f} tok/s", f"{progress.in_flight} in flight", f"{progress.completed} done"]
+    parts = [f"{progress.chunks_per_s:.0f} reads/s", f"{progress.in_flight} in flight", f"{progress.completed} done"]
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if power_w is not None:
@@ -103,7 +105,7 @@ class PlainObserver:
         self._say(f"note: {message}")
 
     def _say(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
+        print(printable(line), file=self._stream, flush=True)
 
 
 class LiveObserver:
@@ -112,9 +114,9 @@ class LiveObserver:
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream)
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[detail]}"),
+            TextColumn("{task.fields[detail]}", markup=False),
             TimeElapsedColumn(),
             console=self._console,
             transient=True,
@@ -133,14 +135,16 @@ class LiveObserver:
             self._progress.remove_task(self._task)
             self._task = None
         if name == "trial":
-            self._console.print(f"[bold]{detail}[/bold]", highlight=False)
+            self._console.print(Text(printable(detail), style="bold"))
             return
-        self._task = self._progress.add_task(_PHASES.get(name, name), total=None, detail=detail)
+        self._task = self._progress.add_task(_PHASES.get(name, name), total=None, detail=printable(detail))
 
     def bytes_done(self, what: str, done: int, total: int | None) -> None:
         if self._task is not None:
             whole = f" of {format_bytes(total)}" if total else ""
-            self._progress.update(self._task, completed=done, total=total, detail=f"{what} {format_bytes(done)}{whole}")
+            self._progress.update(
+                self._task, completed=done, total=total, detail=f"{printable(what)} {format_bytes(done)}{whole}"
+            )
 
     def load(self, progress: LoadProgress, power_w: float | None, seconds_left: float | None) -> None:
         if self._task is None:
@@ -151,8 +155,7 @@ class LiveObserver:
 
     def trial_done(self, record: TrialRecord) -> None:
         colour = "green" if record.status is Status.VALID else "red"
-        self._console.print(f"  [{colour}]{record.status.value}[/{colour}] ", end="")
-        self._console.print(trial_line(record), markup=False, highlight=False)
+        self._console.print(Text.assemble("  ", (record.status.value, colour), " ", printable(trial_line(record))))
 
     def note(self, message: str) -> None:
-        self._console.print(f"note: {message}", markup=False, highlight=False)
+        self._console.print(Text(printable(f"note: {message}")))

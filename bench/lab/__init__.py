@@ -1,1 +1,1 @@
-"""What composes trials: sweeps, A/B pairs, executors. Empty until the first of them lands."""
+"""What composes trials: run plans, sweeps, energy of a command, rederiving, the self-check of the client."""

@@ -11,6 +11,11 @@ from bench.errors import UsageError
 from bench.records import FloatArray, LoadSpec, Stage
 
 _BLOCK = 4096
+MOST_ARRIVALS = 20_000_000
+"""Moments that are drawn beforehand, at 8 bytes each in every worker."""
+_FEWER = "lower request_rate, or shorten the duration"
+LEAST_BURSTINESS = 0.01
+"""Below, nearly all gaps are too short to be told from none."""
 
 
 def arrival_offsets_s(load: LoadSpec, horizon_s: float, seed: int, *, warmup_s: float = 0.0) -> FloatArray:
@@ -20,8 +25,9 @@ def arrival_offsets_s(load: LoadSpec, horizon_s: float, seed: int, *, warmup_s: 
     1/rate: constant, exponential (poisson), or gamma with shape `burstiness` (1 is poisson, below 1 is burstier, above 1
     more even). `burst` puts all at 0. Stages begin after `warmup_s` at the first one's rate; the last one's end goes on.
 
-    Raises: UsageError where the load names no rate, or a burst without a count.
+    Raises: UsageError where the load names no rate, a burst without a count, or more than `MOST_ARRIVALS`.
     """
+    check_arrivals(load, horizon_s, warmup_s=warmup_s)
     if load.stages:
         return _staged_s(load, horizon_s, seed, warmup_s)
     if load.arrivals == "burst" or (load.request_rate is None and load.num_prompts is not None):
@@ -36,6 +42,19 @@ def arrival_offsets_s(load: LoadSpec, horizon_s: float, seed: int, *, warmup_s: 
         return np.cumsum(_gaps_s(load, rate, load.num_prompts, rng))
     offsets = _until(horizon_s, lambda: _gaps_s(load, rate, _BLOCK, rng))
     return offsets[offsets < horizon_s]
+
+
+def check_arrivals(load: LoadSpec, horizon_s: float, *, warmup_s: float = 0.0) -> None:
+    """Refuse an open loop of more requests than can be drawn beforehand. Raises: UsageError."""
+    expected: float = load.num_prompts or 0
+    if load.num_prompts is None and load.stages:
+        expected = float(_integral(_around(load.stages, warmup_s, horizon_s))[1][-1])
+    elif load.num_prompts is None and load.request_rate is not None and math.isfinite(load.request_rate):
+        expected = load.request_rate * horizon_s
+    if expected > MOST_ARRIVALS:
+        raise UsageError(
+            f"{expected:,.0f} requests would come in {horizon_s:,.0f} s, and {MOST_ARRIVALS:,} are the most", hint=_FEWER
+        )
 
 
 def trace_offsets_s(stamps_s: FloatArray, speed: float) -> FloatArray:
@@ -91,8 +110,8 @@ def _constant_s(load: LoadSpec, rate: float, horizon_s: float) -> FloatArray:
 
 def _gaps_s(load: LoadSpec, rate: float, count: int, rng: np.random.Generator) -> FloatArray:
     shape = 1.0 if load.arrivals != "gamma" or load.burstiness is None else load.burstiness
-    if not shape > 0:
-        raise UsageError(f"burstiness must be above 0, not {shape}")
+    if not shape >= LEAST_BURSTINESS:
+        raise UsageError(f"burstiness must be at least {LEAST_BURSTINESS:g}, not {shape:g}", hint="1 is Poisson, 0.1 very bursty")
     return rng.gamma(shape, 1.0 / (rate * shape), count)
 
 
@@ -101,6 +120,8 @@ def _until(limit: float, draw: Callable[[], FloatArray]) -> FloatArray:
     blocks: list[FloatArray] = []
     last = 0.0
     while last < limit:
+        if len(blocks) * _BLOCK > 2 * MOST_ARRIVALS:
+            raise UsageError(f"the arrivals come to more than {MOST_ARRIVALS:,} requests", hint=_FEWER)
         block = last + np.cumsum(draw())
         blocks.append(block)
         last = float(block[-1])

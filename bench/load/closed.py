@@ -64,8 +64,8 @@ class ClosedLoop(Driver):
     def slots(self) -> int:
         return len(self._slots)
 
-    def waiting_in(self, t0_ns: int, t1_ns: int) -> int:
-        return 0
+    def waiting_before(self, t1_ns: int) -> bool:
+        return False
 
     def exhausted(self) -> bool:
         return self._left == 0 and self._open == 0

@@ -10,8 +10,10 @@ from typing import IO
 import msgspec
 import numpy as np
 
-from bench.load.parse import ParsedRequest, parse_request
+from bench.load.keys import key_in, strike_out
+from bench.load.parse import ParsedRequest, named_counts, parse_request
 from bench.load.protocols import wire_protocol
+from bench.load.protocols.base import Usage, clip
 from bench.load.spill import RawRequest, SpillFile
 from bench.records import MISSING, Outcome
 
@@ -61,19 +63,14 @@ def remove_files(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def strike_out(text: str, secret: str | None) -> str:
-    """`text` without the key."""
-    return text.replace(secret, "***") if secret else text
-
-
-def parse_spill(folder: Path, worker: int, secret: str | None = None) -> None:
+def parse_spill(folder: Path, worker: int) -> None:
     """Parse one worker's raw events into column files beside it. Memory stays at one request and its blocks' index.
 
-    `secret` is struck out of error texts: some servers quote the key that they refuse.
+    The key is struck out of every text that the server sent: some quote the key that they refuse.
     """
     spill = SpillFile(spill_path(folder, worker))
     try:
-        _Parse(folder, worker, spill, secret).run()
+        _Parse(folder, worker, spill).run()
     finally:
         spill.close()
 
@@ -81,8 +78,8 @@ def parse_spill(folder: Path, worker: int, secret: str | None = None) -> None:
 class _Parse:
     """One pass over a spill file."""
 
-    def __init__(self, folder: Path, worker: int, spill: SpillFile, secret: str | None) -> None:
-        self._secret = secret
+    def __init__(self, folder: Path, worker: int, spill: SpillFile) -> None:
+        self._secret = key_in(spill.meta.api_key_env) if spill.meta is not None else None
         self._folder, self._worker, self._spill = folder, worker, spill
         self._protocol = wire_protocol(spill.meta.protocol) if spill.meta is not None else None
         self._rows = array("q")  # row after row: tuples would take five times the memory
@@ -120,21 +117,16 @@ class _Parse:
         for name, file in files.items():
             file.write(getattr(parsed, name).tobytes())
         self._rows.extend(self._row(raw, parsed))
-        self._texts.finish_reason.append(parsed.finish_reason)
-        error = parsed.error if parsed.outcome is not Outcome.OK else None
-        self._texts.error.append(strike_out(error, self._secret) if error else None)
+        self._texts.finish_reason.append(self._kept(parsed.finish_reason))
+        self._texts.error.append(self._kept(parsed.error) if parsed.outcome is not Outcome.OK else None)
         return len(parsed.chunk_ns)
 
+    def _kept(self, text: str | None) -> str | None:
+        """A text of the server's as it may be kept: short, on one line, without the key."""
+        return strike_out(clip(strike_out(text, self._secret)), self._secret) if text else None
+
     def _row(self, raw: RawRequest, parsed: ParsedRequest) -> tuple[int, ...]:
-        usage = parsed.usage
-        prompt = usage.prompt_tokens_details if usage else None
-        completion = usage.completion_tokens_details if usage else None
-        counts = (
-            usage.prompt_tokens if usage else None,
-            usage.completion_tokens if usage else None,
-            prompt.cached_tokens if prompt else None,
-            completion.reasoning_tokens if completion else None,
-        )
+        counts = named_counts(parsed.usage or Usage()).values()
         return (
             raw.scheduled_ns,
             raw.sent_ns,

@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal, TypeVar
 
 import numpy as np
 
 from bench.clock import SYSTEM, Clock
-from bench.errors import LoadError, TargetError, UsageError
-from bench.load.address import route
+from bench.errors import LoadError, TargetError
 from bench.load.arrivals import peak_rate
 from bench.load.columns import remove_files
 from bench.load.crew import Crew
-from bench.load.data import pin, write_book
+from bench.load.data import write_book
 from bench.load.gather import read_column, read_log
 from bench.load.health import GAUGES, WorkerGauges, judge_client
-from bench.load.messages import Arm, Build, Done, Go, Halt, Job, Probe, Probed, Progress, Ready, Refused
+from bench.load.last_words import await_done
+from bench.load.messages import Arm, Build, Go, Halt, Job, Probe, Probed, Progress, Ready, Refused
+from bench.load.plans import check_plan, settle
 from bench.load.prompts import synthetic_hash
-from bench.load.protocols import wire_protocol
 from bench.ports import LoadPlan
-from bench.records import Case, ClientHealth, EventLog, LoadProgress, LoadResult, Outcome, Window
+from bench.records import MISSING, Case, ClientHealth, EventLog, LoadProgress, LoadResult, Outcome, Window
 from bench.units import NS_PER_S
 
 OnProgress = Callable[[LoadProgress], None]
@@ -40,14 +39,16 @@ _GLANCE_NS = 240_000_000
 
 
 def worker_count(case: Case, cores: int) -> int:
-    """Worker processes for a case: one per 256 streams or 1,000 requests/s, leaving a core to the engine."""
-    if case.client_workers is not None:
-        return max(1, case.client_workers)
+    """Worker processes for a case: one per 256 streams or 1,000 requests/s, leaving a core to the engine; never more than may
+    have a request in flight.
+    """
     load = case.load
+    if case.client_workers is not None:
+        return max(1, min(case.client_workers, load.max_concurrency or case.client_workers))
     streams = load.batch_size if load.kind == "closed" else load.max_concurrency
     by_streams = math.ceil((streams or 1) / _STREAMS_PER_WORKER)
     by_rate = math.ceil((peak_rate(load) or 0) / _REQUESTS_PER_S_PER_WORKER) if load.kind == "open" else 1
-    return max(1, min(max(by_streams, by_rate), cores - 1, load.num_prompts or cores))
+    return max(1, min(max(by_streams, by_rate), cores - 1, load.num_prompts or cores, load.max_concurrency or cores))
 
 
 class WireLoad:
@@ -72,30 +73,6 @@ class WireLoad:
             raise LoadError(f"events can't be kept in {plan.spill_dir.name}: {error.strerror}") from error
         with Crew(worker_count(case, os.cpu_count() or 1), self._loop) as crew:
             return _Trial(plan, crew, self._clock, on_progress, should_stop).run()
-
-
-def check_plan(plan: LoadPlan) -> None:
-    """Refuse what can't be sent before anything is started. Raises: UsageError."""
-    case = plan.case
-    protocol = wire_protocol(plan.target.protocol)
-    route(plan.target.base_url, os.environ, versioned=protocol.versioned)
-    if case.load.kind == "closed" and not (case.load.batch_size or 0) > 0:
-        raise UsageError("closed loop needs a batch_size above 0")
-    if (
-        case.load.kind == "open"
-        and case.load.arrivals != "burst"
-        and case.load.num_prompts is None
-        and not (case.load.request_rate or case.load.stages or case.load.arrivals == "trace")
-    ):
-        raise UsageError("open loop needs a request_rate", hint="set request_rate, or arrivals: burst with num_prompts")
-    if case.load.arrivals == "burst" and case.load.num_prompts is None:
-        raise UsageError("a burst needs to know how many requests it has", hint="set num_prompts")
-
-
-def settle(plan: LoadPlan) -> LoadPlan:
-    """`plan` with its data file read, and the same salt in every trial where prefix caches are to help. Raises: UsageError."""
-    case = plan.case if plan.case.data.sha256 is not None else pin(plan.case)
-    return replace(plan, case=case, salt=plan.salt if case.data.salt else f"seed {case.seed}")
 
 
 class _Trial:
@@ -150,11 +127,9 @@ class _Trial:
             for worker, message in self._crew.hear(_POLL_S):
                 if isinstance(message, Refused):
                     raise TargetError(message.message, hint=message.hint)
-                if isinstance(message, Done):
-                    self._crew.finished([worker])  # it leaves now, while others may still parse
                 if isinstance(message, kind):
                     heard[worker] = message
-            if kind is not Done and self._asked_to_stop():
+            if self._asked_to_stop():
                 return None
         return heard
 
@@ -239,8 +214,7 @@ class _Trial:
     def _gather(self, ended_ns: int) -> LoadResult:
         """Wait until the workers have parsed, and put their columns together."""
         workers = list(range(len(self._crew)))
-        done = self._await_all(Done, set(workers))
-        assert done is not None
+        done = await_done(self._crew, self._plan.spill_dir, self._clock, self._should_stop, stopped=self._stop_reason is not None)
         folder = self._plan.spill_dir
         log = read_log(folder, workers)
         window = whole_job_window(log) if self._counted else self._cut_window(ended_ns)
@@ -294,4 +268,4 @@ def whole_job_window(log: EventLog) -> Window | None:
     if len(arrived_ns) == 0:
         return None
     # half-open: one more nanosecond takes the last content in
-    return Window(t0_ns=int(log.sent_ns.min()), t1_ns=int(arrived_ns.max()) + 1, kind="whole_job")
+    return Window(t0_ns=int(log.sent_ns[log.sent_ns != MISSING].min()), t1_ns=int(arrived_ns.max()) + 1, kind="whole_job")

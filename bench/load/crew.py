@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import IO, Self
 
@@ -135,9 +136,10 @@ class Crew:
         for member in self._members:
             if not member.finished:
                 member.process.terminate()
+        deadline = monotonic() + _PATIENCE_S  # for all of them together
         for member in self._members:
             try:
-                member.process.wait(_PATIENCE_S)
+                member.process.wait(max(0.0, deadline - monotonic()))
             except subprocess.TimeoutExpired:
                 member.process.kill()
                 member.process.wait()

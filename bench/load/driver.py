@@ -16,7 +16,8 @@ from bench.load.prompts import PromptSource
 from bench.load.protocols import WireProtocol
 from bench.load.spill import End, SpillWriter
 from bench.load.timer import MomentTimer
-from bench.load.wire import Connection, ContentWatch
+from bench.load.watch import ContentWatch
+from bench.load.wire import Connection
 from bench.records import MISSING, Case
 
 HEARTBEAT_NS = 10_000_000
@@ -67,7 +68,8 @@ class Driver(ABC):
         self.warm: set[int] = set()
         self.barren: set[int] = set()
         self.t0_ns = self.t1_ns = MISSING
-        self.window_open: int | None = None
+        self._booked: dict[int, int] = {}
+        self._window_left: set[int] | None = None
         self.stopped = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._beats = 0
@@ -96,8 +98,8 @@ class Driver(ABC):
         """Requests that are to be in flight at once; 0 where that isn't given."""
 
     @abstractmethod
-    def waiting_in(self, t0_ns: int, t1_ns: int) -> int:
-        """Requests of this span that are due but not sent yet."""
+    def waiting_before(self, t1_ns: int) -> bool:
+        """Whether requests that are due before `t1_ns` still wait for their turn."""
 
     @abstractmethod
     def exhausted(self) -> bool:
@@ -155,7 +157,7 @@ class Driver(ABC):
         """Every request that the window or the job waits for has ended."""
         if self.case.load.num_prompts is not None:
             return self.exhausted()
-        return self.window_open is not None and self.window_open <= 0
+        return self._window_left is not None and not self._window_left and not self.waiting_before(self.t1_ns)
 
     def turning_points(self) -> tuple[object, ...]:
         """What the coordinator waits for: it is told at once when this changes."""
@@ -167,7 +169,14 @@ class Driver(ABC):
         """Run a coroutine that ends with the load."""
         task: asyncio.Task[None] = self.loop.create_task(work)  # type: ignore[arg-type]
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._settled)
+
+    def _settled(self, task: asyncio.Task[None]) -> None:
+        """A task is over. What it failed by is told at once: left alone, it would show when garbage is collected, or never."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.loop.call_exception_handler({"message": "a request could not be sent", "exception": error})
 
     def next_number(self) -> int:
         """Number of the next request in the whole trial."""
@@ -175,12 +184,23 @@ class Driver(ABC):
         self.begun += 1
         return number
 
+    def book(self, number: int, key_ns: int) -> None:
+        """A request is on its way: dialling, in flight or to be sent again. `key_ns`: when it was due, or sent (closed loop)."""
+        self._booked[number] = key_ns
+        if self._window_left is not None and self.t0_ns <= key_ns < self.t1_ns:
+            self._window_left.add(number)
+
+    def _unbook(self, number: int) -> None:
+        self._booked.pop(number, None)
+        if self._window_left is not None:
+            self._window_left.discard(number)
+
     def count(self, connection: Connection, end: End) -> bool:
         """Book an ended request; True if the wire says that it went well."""
         good = end is End.COMPLETE and connection.status == 200
         self.completed += good
         self.failed += not good
-        self._leave_window(connection.scheduled_ns if connection.scheduled_ns != MISSING else connection.sent_ns)
+        self._unbook(connection.request)
         if connection.dead:
             self.forget(connection)
         return good
@@ -200,7 +220,7 @@ class Driver(ABC):
             self.spill.sent(number, scheduled_ns, tried_ns, asked_in, asked_out)
         self.spill.end(number, MISSING, now_ns, End.CONNECT, status=0, error=f"can't connect: {error.strerror or error}")
         self.failed += 1
-        self._leave_window(scheduled_ns if scheduled_ns != MISSING else tried_ns)
+        self._unbook(number)
 
     def send(self, connection: Connection, scheduled_ns: int = MISSING, number: int | None = None) -> int:
         """Send a request on a connection, the next one where no `number` is given; returns when [ns]."""
@@ -209,6 +229,7 @@ class Driver(ABC):
         payload, asked_in, asked_out = self.pool.take(number)
         sent_ns = connection.send(number, payload, scheduled_ns)
         self.spill.sent(number, scheduled_ns, sent_ns, asked_in, asked_out)
+        self.book(number, scheduled_ns if scheduled_ns != MISSING else sent_ns)
         return sent_ns
 
     def watch(self) -> ContentWatch:
@@ -243,13 +264,7 @@ class Driver(ABC):
 
     def _close_window(self) -> None:
         self.gauges.cpu(perf_counter_ns())
-        t0, t1 = self.t0_ns, self.t1_ns
-        keys = [c.scheduled_ns if c.scheduled_ns != MISSING else c.sent_ns for c in self.live if c.in_flight]
-        self.window_open = sum(t0 <= key < t1 for key in keys) + self.waiting_in(t0, t1)
-
-    def _leave_window(self, key_ns: int) -> None:
-        if self.window_open is not None and self.t0_ns <= key_ns < self.t1_ns:
-            self.window_open -= 1
+        self._window_left = {n for n, key_ns in self._booked.items() if self.t0_ns <= key_ns < self.t1_ns}
 
     def _beat(self) -> None:
         if self.stopped:

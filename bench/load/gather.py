@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bench.errors import LoadError
 from bench.load.columns import CHUNK_COLUMNS, REQUEST_COLUMNS, Texts, column_path, parse_spill, texts_path
+from bench.load.messages import last_line
 from bench.records import EventLog, IntArray
 
 _IN_MEMORY_B = 16 << 20
@@ -128,13 +129,17 @@ def recover(spill_dir: Path) -> EventLog:
 
     Requests that had no end yet are `CANCELLED`, with `closed_ns` missing. The raw files are left as they are.
 
-    Raises: LoadError for files that can't be read.
+    Raises: LoadError for files that can't be read, or that hold what no worker writes; OSError for a folder that can't be used.
     """
-    workers = sorted(int(path.name.split("-")[1].split(".")[0]) for path in spill_dir.glob("worker-*.spill"))
     try:
+        workers = sorted(int(path.name.split("-")[1].split(".")[0]) for path in spill_dir.glob("worker-*.spill"))
         for worker in workers:
             parse_spill(spill_dir, worker)
         return read_log(spill_dir, workers)
+    except (LoadError, OSError):
+        raise
+    except Exception as error:  # a border: what a dying machine left on disk may be wrong in any way
+        raise LoadError(f"raw events can't be read back: {type(error).__name__}: {last_line(error)}") from error
     finally:
         for path in [*spill_dir.glob("worker-*.i64"), *spill_dir.glob("worker-*.msgpack"), *spill_dir.glob("log.*.i64")]:
             path.unlink(missing_ok=True)

@@ -62,7 +62,7 @@ def most_in_flight(log: EventLog, t0_ns: int, t1_ns: int) -> int:
     """Most requests that were in flight at one moment of [t0, t1)."""
     sent = log.sent_ns
     closed = np.where(log.closed_ns == MISSING, np.iinfo(np.int64).max, log.closed_ns)
-    lives = (sent < t1_ns) & (closed > t0_ns)
+    lives = (sent != MISSING) & (sent < t1_ns) & (closed > t0_ns)
     if not lives.any():
         return 0
     begin, end = np.maximum(sent[lives], t0_ns), np.minimum(closed[lives], t1_ns)

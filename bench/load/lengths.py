@@ -9,6 +9,9 @@ import numpy as np
 from bench.errors import UsageError
 from bench.records import IntArray, LengthSpec
 
+LONGEST_TOKENS = 10_000_000
+"""A wide lognormal has no end; no request is longer than the longest that can be asked for."""
+
 
 def draw_lengths(spec: LengthSpec, count: int, rng: np.random.Generator) -> IntArray:
     """`count` lengths [tokens], each at least 1.
@@ -31,4 +34,4 @@ def draw_lengths(spec: LengthSpec, count: int, rng: np.random.Generator) -> IntA
     else:
         variance = math.log1p(spread * spread)
         drawn = rng.lognormal(math.log(mean) - variance / 2, math.sqrt(variance), count)
-    return np.maximum(np.rint(drawn), 1).astype(np.int64)
+    return np.clip(np.rint(drawn), 1, LONGEST_TOKENS).astype(np.int64)

@@ -104,6 +104,11 @@ class Done(msgspec.Struct, tag=True):
 FromWorker: TypeAlias = Probed | Refused | Ready | Progress | Failed | Done
 
 
+def last_line(error: BaseException) -> str:
+    """What an exception says, at most 200 characters of its last line."""
+    return (str(error).strip().splitlines() or ["without a word"])[-1][:200]
+
+
 def pack(message: ToWorker | FromWorker) -> bytes:
     """A message as bytes."""
     body = msgspec.msgpack.encode(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
 from collections import deque
 from math import inf
 from time import perf_counter_ns
@@ -25,11 +25,12 @@ class OpenLoop(Driver):
         if everyone is None:
             everyone = arrival_offsets_s(load, horizon_s, self.case.seed, warmup_s=self.case.warmup_s)
         offsets = everyone[list(partition(len(everyone), self.workers, self.worker))]
-        self._due_ns: list[int] = (start_ns + (offsets * 1e9).astype("int64")).tolist()
+        self._due_ns = array("q", (start_ns + (offsets * 1e9).astype("int64")).tobytes())
         self._next = 0
-        self._cap = inf if load.max_concurrency is None else max(1, share(load.max_concurrency, self.workers, self.worker))
+        self._cap = inf if load.max_concurrency is None else share(load.max_concurrency, self.workers, self.worker)
         self._busy = 0
         self._queue: deque[int] = deque()
+        self._dialling: dict[int, int] = {}
         self._idle: list[Connection] = []
         self._timer = MomentTimer(self.loop, self._tick)
         self._tick()
@@ -37,9 +38,10 @@ class OpenLoop(Driver):
     def slots(self) -> int:
         return 0
 
-    def waiting_in(self, t0_ns: int, t1_ns: int) -> int:
-        due = bisect_left(self._due_ns, t1_ns) - max(self._next, bisect_left(self._due_ns, t0_ns))
-        return max(0, due) + sum(t0_ns <= at < t1_ns for at in self._queue)
+    def waiting_before(self, t1_ns: int) -> bool:
+        return bool(self._queue and self._queue[0] < t1_ns) or (
+            self._next < len(self._due_ns) and self._due_ns[self._next] < t1_ns
+        )
 
     def exhausted(self) -> bool:
         return self._next == len(self._due_ns) and not self._queue and self._busy == 0
@@ -59,6 +61,20 @@ class OpenLoop(Driver):
     def stop(self) -> None:
         super().stop()
         self._timer.close()
+        self._own_up()
+
+    def _own_up(self) -> None:
+        """Book what was due in the window and was never sent: held back by `max_concurrency`, or still dialling. Left out, it
+        would make an overloaded server look as if less had been asked of it.
+        """
+        now_ns = perf_counter_ns()
+        held_back = [(self.next_number(), due_ns) for due_ns in (*self._queue, *self._due_ns[self._next :])]
+        for number, due_ns in (*self._dialling.items(), *held_back):
+            if self.t0_ns <= due_ns < min(self.t1_ns, now_ns):
+                self.spill.sent(number, due_ns, MISSING, MISSING, MISSING)
+                self.spill.end(
+                    number, MISSING, now_ns, End.CANCELLED, status=0, error="never sent: it was still waiting for its turn"
+                )
 
     def _tick(self) -> None:
         """Send all that is due, then sleep until the next is."""
@@ -82,6 +98,8 @@ class OpenLoop(Driver):
             number = self.next_number()  # now, not once there is a connection: what is due first is the first of the data
             connection = self._take_idle()
             if connection is None:
+                self._dialling[number] = scheduled_ns
+                self.book(number, scheduled_ns)
                 self.spawn(self._dial(number, scheduled_ns, possible_ns))
             else:
                 self._launch(connection, number, scheduled_ns, possible_ns)
@@ -110,10 +128,12 @@ class OpenLoop(Driver):
         try:
             connection = await self.dialer.connect()
         except OSError as error:
+            del self._dialling[number]
             _, asked_in, asked_out = self.pool.take(number)
             self.spill.sent(number, scheduled_ns, tried_ns, asked_in, asked_out)
             self.fail_to_connect(scheduled_ns, tried_ns, error, number)
             self.unsent(0)
             return
+        del self._dialling[number]
         self.live[connection] = None
         self._launch(connection, number, scheduled_ns, possible_ns)

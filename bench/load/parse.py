@@ -21,6 +21,9 @@ _BY_END = {
     End.CANCELLED: Outcome.CANCELLED,
     None: Outcome.CANCELLED,
 }
+MOST_TOKENS = 1 << 53
+"""No count of tokens is above what a JSON number holds exactly."""
+_LATE = "the answer was not complete when its time was up (request_timeout)"
 _BROKEN = "the connection ended in mid-answer"
 
 
@@ -68,7 +71,7 @@ def parse_request(
     if body[:64].lstrip()[:1] == b"{":
         return _parse_whole(protocol, body, end, error, asked_tokens)
     payloads, offsets = split_events(body)
-    answer = protocol.read(payloads)
+    answer = _bounded(protocol.read(payloads))
     outcome, reason = _judge(answer, payloads, body, end, asked_tokens)
     if answer.events:
         at = offsets[np.array(answer.events, dtype=np.int64)]
@@ -88,6 +91,36 @@ def parse_request(
     )
 
 
+def _bounded(answer: Answer) -> Answer:
+    """`answer` without counts that can't be counts: they are missing then, and the answer is malformed."""
+    usage = answer.usage
+    named = {} if usage is None else named_counts(usage)
+    wrong = {name: count for name, count in named.items() if count is not None and not 0 <= count <= MOST_TOKENS}
+    if wrong:
+        name, count = next(iter(wrong.items()))
+        answer.usage = None
+        answer.malformed = answer.malformed or f"usage can't be right: {name} is {_brief(count)}"
+    if any(not MISSING <= count <= MOST_TOKENS for count in answer.tokens):
+        answer.tokens = [count if MISSING <= count <= MOST_TOKENS else MISSING for count in answer.tokens]
+        answer.malformed = answer.malformed or "the tokens of its events can't be right: one has more than any server can count"
+    return answer
+
+
+def _brief(count: int) -> str:
+    return str(count) if abs(count) < 1 << 64 else f"a number of {len(f'{abs(count):x}') * 4} bits"
+
+
+def named_counts(usage: Usage) -> dict[str, int | None]:
+    """Every number of a usage, in the order of the log's columns."""
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cached_tokens": prompt.cached_tokens if prompt else None,
+        "reasoning_tokens": completion.reasoning_tokens if completion else None,
+    }
+
+
 def _judge(answer: Answer, payloads: list[bytes], body: bytes, end: End | None, asked_tokens: int) -> tuple[Outcome, str | None]:
     """Most telling reason first: the server's own error, then how the wire ended, then what is missing."""
     if end == End.BROKEN and answer.done:
@@ -95,7 +128,7 @@ def _judge(answer: Answer, payloads: list[bytes], body: bytes, end: End | None, 
     if answer.stream_error is not None and end in (End.COMPLETE, End.BROKEN):
         return Outcome.STREAM_ERROR, answer.stream_error
     if end in _BY_END:
-        return _BY_END[end], None
+        return _BY_END[end], _LATE if end == End.TIMEOUT else None
     if end == End.BROKEN:
         return Outcome.TRUNCATED, _BROKEN
     if answer.malformed is not None:
@@ -127,7 +160,7 @@ def _parse_whole(protocol: WireProtocol, body: bytes, end: End | None, error: st
         return _without_chunks(Outcome.STREAM_ERROR, server_error)
     if end == End.BROKEN:
         return _without_chunks(Outcome.TRUNCATED, error or _BROKEN)
-    answer = protocol.whole(body)
+    answer = _bounded(protocol.whole(body))
     if answer.malformed is not None:
         return _without_chunks(Outcome.PROTOCOL, answer.malformed)
     parsed = _without_chunks(Outcome.OK, None)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from array import array
 from dataclasses import dataclass, field, replace
+from time import monotonic
 
 import numpy as np
 
 from bench.errors import TargetError
 from bench.load.address import Address
-from bench.load.columns import strike_out
 from bench.load.dial import Dialer
 from bench.load.inflate import Coding
+from bench.load.keys import strike_out
 from bench.load.messages import Job
 from bench.load.parse import ParsedRequest, parse_request
 from bench.load.prompts import Calibration, PromptPool
@@ -24,6 +26,12 @@ from bench.records import MISSING, Case, DataSpec, IntArray, LengthSpec, Outcome
 _TRIES = 3
 _OUTPUT_TOKENS = 2
 _TRANSIENT = (408, 425, 429)
+_LARGEST_REPLY_B = 16 << 20
+_GLANCE_S = 0.05
+"""How often a reply's size is looked at while it comes."""
+_PATIENCE_S = 60.0
+_SLOWEST_PREFILL = 20.0
+"""Prompt tokens a second below which nobody would measure: long prompts get more than `_PATIENCE_S`."""
 
 
 @dataclass(slots=True)
@@ -112,7 +120,7 @@ class Preflight:
         parsed = None
         for attempt in range(_TRIES):
             status, parsed = await self._ask(words)
-            if status == 200 or parsed.outcome is Outcome.TIMEOUT or (400 <= status < 500 and status not in _TRANSIENT):
+            if status == 200 or (400 <= status < 500 and status not in _TRANSIENT):
                 break
             if attempt + 1 < _TRIES:
                 await asyncio.sleep(0.1 * 2**attempt)
@@ -126,8 +134,9 @@ class Preflight:
         try:
             connection = await Dialer(self._address, asker).connect()
         except OSError as error:
+            problem = error.strerror or str(error) or "no answer in time"
             raise TargetError(
-                f"can't connect to {self._job.target.base_url}: {error.strerror or str(error) or 'no answer in time'}",
+                strike_out(f"can't connect to {self._job.target.base_url}: {problem}", self._key),
                 hint="is the server up, and is that its address and port?",
             ) from error
         template = self._pool.template(words, _OUTPUT_TOKENS)
@@ -135,12 +144,32 @@ class Preflight:
         self._asked += 1
         connection.send(0, payload, MISSING)
         try:
-            async with asyncio.timeout(self._job.case.request_timeout_s):
-                await asker.over.wait()
-        except TimeoutError:
-            connection.give_up(End.TIMEOUT)
-        connection.close()
+            await self._answer(asker, connection, words)
+        finally:
+            connection.close()
         return asker.sink.status, self._parse(asker.sink)
+
+    async def _answer(self, asker: _Asker, connection: Connection, words: int) -> None:
+        """Wait for the answer, within bounds of time and size. Raises: TargetError."""
+        url = self._job.target.base_url
+        patience_s = min(self._job.case.request_timeout_s, _PATIENCE_S + words / _SLOWEST_PREFILL)
+        deadline = monotonic() + patience_s
+        while not asker.over.is_set() and monotonic() < deadline:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asker.over.wait(), min(_GLANCE_S, max(0.0, deadline - monotonic())))
+            if not asker.over.is_set():
+                connection.flush()
+            if len(asker.sink.body) > _LARGEST_REPLY_B:
+                raise TargetError(
+                    f"{url} sent more than {_LARGEST_REPLY_B >> 20} MiB for an answer of {_OUTPUT_TOKENS} tokens",
+                    hint="is that the address of a model server?",
+                )
+        if not asker.over.is_set():
+            did = "sent no answer" if connection.status == MISSING else "did not finish its answer"
+            raise TargetError(
+                f"{url} accepted the request and {did} within {patience_s:g} s",
+                hint="is the server busy or stuck? Try one request by hand; a slow one needs a longer request_timeout",
+            )
 
     def _parse(self, reply: _Reply) -> ParsedRequest:
         stamps: IntArray = np.array(reply.stamps_ns, dtype=np.int64)

@@ -29,6 +29,8 @@ from bench.records import Case, FloatArray, IntArray, Target
 POOL_SIZE = 4096
 """Prepared requests a worker, fewer where prompts are long."""
 _POOL_BYTES = 24 << 20
+_MOST_POOL_BYTES = 1 << 30
+"""Of all workers together, however long the prompts are."""
 SLOT = "\x00lead\x00"
 SLOT_JSON = msgspec.json.encode(SLOT)
 
@@ -190,5 +192,7 @@ class PromptPool:
     def _lengths(self, wanted: int, workers: int) -> tuple[IntArray, IntArray]:
         """Input and output lengths of the pool, the same in every trial of a case: drawn from its seed, not the salt."""
         rng = np.random.default_rng(self._case.seed)
-        count = min(wanted, max(64, _POOL_BYTES // (8 * self._case.input_tokens.mean + 512))) * workers
+        size_b = 8 * self._case.input_tokens.mean + 512
+        fewest = max(1, min(64, _MOST_POOL_BYTES // (size_b * workers)))  # leads differ even where the rest is sent again
+        count = min(wanted, max(fewest, _POOL_BYTES // size_b)) * workers
         return draw_lengths(self._case.input_tokens, count, rng), draw_lengths(self._case.output_tokens, count, rng)

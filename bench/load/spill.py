@@ -19,6 +19,7 @@ from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -46,11 +47,25 @@ class End(IntEnum):
     CANCELLED = 5
 
 
+class Sink(Protocol):
+    """Where a connection puts what it saw."""
+
+    def data(self, request: int, stamps_ns: array[int], ends_b: array[int], body: bytearray) -> None:
+        """A piece of a body: how far each read filled it, and the stamp of that read. Reused as soon as this returns."""
+        ...
+
+    def end(
+        self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None, coding: Coding
+    ) -> None: ...
+
+
 class Meta(msgspec.Struct):
     """First block of a file."""
 
     protocol: str
     worker: int
+    api_key_env: str | None = None
+    """Name of the variable with the key: what is read back later must not hold it either."""
 
 
 class SpillWriter:

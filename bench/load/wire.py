@@ -8,33 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import zlib
 from array import array
 from time import perf_counter_ns
 from typing import Protocol, cast
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from bench.load.inflate import Coding, Inflater, coding_of
-from bench.load.protocols import WireProtocol
-from bench.load.spill import End
-from bench.load.sse import last_complete, split_events
+from bench.load.inflate import Coding, coding_of
+from bench.load.spill import End, Sink
+from bench.load.watch import ContentWatch
 from bench.records import MISSING
 
 _IDLE_CLOSE_NS = 1_000_000_000
 """A kept connection that is lost this soon after a request went into it had been closed before; later, the request is lost."""
 
 
-class Sink(Protocol):
-    """Where a connection puts what it saw."""
+_UNASKED = "the server sent an answer that nobody had asked for"
 
-    def data(self, request: int, stamps_ns: array[int], ends_b: array[int], body: bytearray) -> None:
-        """A piece of a body: how far each read filled it, and the stamp of that read. Reused as soon as this returns."""
-        ...
 
-    def end(
-        self, request: int, opened_ns: int, closed_ns: int, end: End, *, status: int, error: str | None, coding: Coding
-    ) -> None: ...
+class _StrayError(Exception):
+    """Ends the parsing of bytes that no request has asked for."""
 
 
 class Owner(Protocol):
@@ -56,30 +49,6 @@ class Owner(Protocol):
         ...
 
 
-class ContentWatch:
-    """Looks for the first content chunk in a stream as it comes. Used in warm-up only: it decodes JSON."""
-
-    def __init__(self, protocol: WireProtocol) -> None:
-        self._protocol = protocol
-        self._pending = b""
-        self._inflater: Inflater | None = None
-
-    def feed(self, body: bytes, coding: Coding = Coding.IDENTITY) -> bool:
-        """True once the stream so far holds a content chunk."""
-        if self._inflater is None:
-            self._inflater = Inflater(coding)
-        try:
-            self._pending += self._inflater.feed(body)
-        except zlib.error:
-            return False
-        done = last_complete(self._pending)
-        if done == 0:
-            return False
-        payloads, _ = split_events(self._pending[:done])
-        self._pending = self._pending[done:]
-        return bool(self._protocol.read(payloads).events)
-
-
 class Connection(asyncio.Protocol):
     """One connection, one request at a time."""
 
@@ -92,6 +61,7 @@ class Connection(asyncio.Protocol):
         "_marked_b",
         "_parser",
         "_sock",
+        "_stray",
         "_transport",
         "body",
         "coding",
@@ -132,7 +102,7 @@ class Connection(asyncio.Protocol):
         self.reads = self.served = 0
         self.payload = b""
         self.slot = 0
-        self.in_flight = self.dead = self._awaiting = self._close_delimited = False
+        self.in_flight = self.dead = self._awaiting = self._close_delimited = self._stray = False
         self.watch: ContentWatch | None = None
         self._forget_headers()
 
@@ -149,8 +119,32 @@ class Connection(asyncio.Protocol):
         self._forget_headers()
         now = perf_counter_ns()
         self.sent_ns = now if sent_ns is None else sent_ns
-        self._write(payload)
+        if not self.dead and self._unread():
+            self._stray = True
+        if self._stray or self.dead:
+            asyncio.get_running_loop().call_soon(self._refuse, request)  # not now: our caller has yet to book it as sent
+        else:
+            self._write(payload)
         return self.sent_ns
+
+    def _unread(self) -> bool:
+        """Whether bytes lie here before the request goes out: they can't be its answer."""
+        if self._sock is None:
+            return False
+        try:
+            return bool(self._sock.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+    def _refuse(self, request: int) -> None:
+        """End a request that was never written: its connection had become useless."""
+        if not self.in_flight or self.request != request:
+            return
+        self.now_ns = perf_counter_ns()
+        if self._stray:
+            self._not_http(_UNASKED)
+        else:
+            self._finish(End.CONNECT, reusable=False, error="connection lost before the request was sent: closed by the server")
 
     def _write(self, payload: bytes) -> None:
         transport = self._transport
@@ -170,12 +164,20 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.now_ns = perf_counter_ns()
+        if not self.in_flight or self._stray:
+            self._stray = True
+            self.close()
+            return
         try:
             self._feed(data)
+        except HttpParserCallbackError as error:
+            if not isinstance(error.__context__, _StrayError):
+                raise error.__context__ or error from None  # not the server's doing
+            self._not_http(_UNASKED)
         except HttpParserError as error:
-            self._not_http(str(error))
+            self._not_http(f"the answer is not HTTP: {error}")
         except HttpParserUpgrade:
-            self._not_http("the server switched protocols")
+            self._not_http("the answer is not HTTP: the server switched protocols")
         size_b = len(self.body)
         if size_b != self._marked_b:
             if self.watch is not None:
@@ -187,6 +189,9 @@ class Connection(asyncio.Protocol):
     # --- once a request
 
     def on_message_begin(self) -> None:
+        if not self.in_flight or self.now_ns < self.sent_ns:  # read before the request was sent
+            self._stray = True
+            raise _StrayError
         self._awaiting = False
         self._close_delimited = True
 
@@ -271,7 +276,7 @@ class Connection(asyncio.Protocol):
     def _not_http(self, problem: str) -> None:
         self.close()
         if self.in_flight:
-            self._finish(End.NOT_HTTP, reusable=False, error=f"the answer is not HTTP: {problem}")
+            self._finish(End.NOT_HTTP, reusable=False, error=problem)
 
     # --- once a connection
 

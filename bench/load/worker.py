@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from bench.load.columns import column_path, parse_spill, spill_path
 from bench.load.data.book import BookSource
 from bench.load.driver import Driver, Gauges
 from bench.load.health import GAUGES
+from bench.load.keys import key_in
 from bench.load.messages import (
     Arm,
     Build,
@@ -38,6 +40,7 @@ from bench.load.messages import (
     Ready,
     Refused,
     ToWorker,
+    last_line,
     pack,
 )
 from bench.load.open import OpenLoop
@@ -53,12 +56,6 @@ _TICK_S = 0.05
 _TICKS_PER_GLANCE = 5
 
 
-def api_key(target: Target) -> str | None:
-    """The key itself, from the environment; what can't stand in a header is left out, and the server then refuses it."""
-    key = os.environ.get(target.api_key_env, "") if target.api_key_env else ""
-    return "".join(c for c in key if "!" <= c <= "~") or None
-
-
 def way_to(target: Target) -> tuple[WireProtocol, Address]:
     """How to speak to a target, and where: through a proxy where the environment names one. Raises: UsageError."""
     protocol = wire_protocol(target.protocol)
@@ -67,7 +64,7 @@ def way_to(target: Target) -> tuple[WireProtocol, Address]:
 
 def prompts_for(job: Job, calibration: Calibration, protocol: WireProtocol, address: Address) -> PromptSource:
     """Where a worker's requests come from: made up, or out of the book that the harness has written."""
-    case, target, key = job.case, job.target, api_key(job.target)
+    case, target, key = job.case, job.target, key_in(job.target.api_key_env)
     if case.dataset != "synthetic":
         folder = Path(job.spill_dir)
         return BookSource(folder, case=case, target=target, protocol=protocol, address=address, key=key, salt=job.salt)
@@ -110,10 +107,25 @@ class Worker:
         for message in self._inbox.feed(data):
             try:
                 self._react(message)
-            except BenchError as error:
-                self._say(Failed(str(error), error.hint))
-            except OSError as error:
-                self._say(Failed(f"the load worker can't go on: {error.strerror}"))
+            except Exception as error:  # noqa: BLE001  a process's border: what is not said here leaves the harness waiting
+                self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the coordinator that this worker can't go on, and why. It ends us then."""
+        if isinstance(error, BenchError):
+            self._say(Failed(str(error), error.hint))
+        elif isinstance(error, OSError):
+            self._say(Failed(f"the load worker can't go on: {error.strerror or last_line(error)}"))
+        else:
+            self._say(Failed(f"the load worker failed: {type(error).__name__}: {last_line(error)}"))
+
+    def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody caught. Those of sockets are the server's doing: the request that they hit is booked."""
+        error = context.get("exception")
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            self.fail(error)
+        else:
+            loop.default_exception_handler(context)
 
     def orphaned(self) -> None:
         """Nobody is left to report to: keep what was seen, and go."""
@@ -137,6 +149,8 @@ class Worker:
                 gc.freeze()
                 gc.disable()
                 self._driver.begin(message.start_ns)
+                # from here on there is something to save; before, SIGTERM ends even a worker that is busy making prompts
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.orphaned)
                 self._tick()
             case Arm() if self._driver is not None:
                 self._driver.arm(message)
@@ -148,16 +162,19 @@ class Worker:
         job = self._job
         try:
             protocol, address = way_to(job.target)
-            self._say(Probed(await Preflight(job, protocol, address, api_key(job.target)).run()))
+            self._say(Probed(await Preflight(job, protocol, address, key_in(job.target.api_key_env)).run()))
         except BenchError as error:
             self._say(Refused(str(error), error.hint))
+        except Exception as error:  # noqa: BLE001  a process's border, as in `readable`
+            self.fail(error)
 
     def _build(self, message: Build) -> None:
         assert self._job is not None
         job = self._job
         protocol, address = way_to(job.target)
         self._pool = prompts_for(job, message.calibration, protocol, address)
-        self._spill = SpillWriter(spill_path(Path(job.spill_dir), job.worker), Meta(job.target.protocol, job.worker))
+        meta = Meta(job.target.protocol, job.worker, job.target.api_key_env)
+        self._spill = SpillWriter(spill_path(Path(job.spill_dir), job.worker), meta)
         self._driver = driver_for(job.case)(
             case=job.case, address=address, protocol=protocol, pool=self._pool, spill=self._spill,
             worker=job.worker, workers=job.workers,
@@ -192,7 +209,7 @@ class Worker:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # parsing blocks the loop: let a signal end it
         folder = Path(self._job.spill_dir)
         self._save_gauges(folder, self._driver.gauges)
-        parse_spill(folder, self._job.worker, api_key(self._job.target))
+        parse_spill(folder, self._job.worker)
         self._say(Done(self._loop_name, self._pool.recycled))
         self.over.set()
 
@@ -222,7 +239,7 @@ async def _serve(out_fd: int, loop_name: str) -> None:
     loop = asyncio.get_running_loop()
     os.set_blocking(0, False)
     loop.add_reader(0, worker.readable)
-    loop.add_signal_handler(signal.SIGTERM, worker.orphaned)
+    loop.set_exception_handler(worker.loop_failed)
     await worker.over.wait()
     loop.remove_reader(0)
 
@@ -230,7 +247,7 @@ async def _serve(out_fd: int, loop_name: str) -> None:
 def _settle_process() -> int:
     """Die with the parent, leave Ctrl-C to it, allow as many sockets as the system does. Returns where to write messages."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a loop that is stuck would not see SIGTERM
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):

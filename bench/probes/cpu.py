@@ -41,7 +41,7 @@ class CpuProbe:
         zones = rapl.zones(self._roots.sysfs, self._read)
         if not zones:
             return Discovery(problems=(_no_rapl(self._roots),))
-        cpu = rapl.cpu_name(self._roots.proc, self._read)
+        cpu = rapl.cpu_name(self._roots.proc)
         self._zones = {zone.uid: zone for zone in zones}
         devices = tuple(_domain(zone, index, cpu) for index, zone in enumerate(zones))
         locked = [zone for zone in zones if zone.unreadable]
@@ -59,9 +59,9 @@ class CpuProbe:
     def sample(self, uid: str) -> Reading:
         if uid in self._trees:
             return self._sample_tree(uid)
-        path = self._counter(uid)
+        zone = self._zone(uid)
         before_ns = self._clock.monotonic_ns()
-        raw_uj = self._read_uj(path)
+        raw_uj = self._read_uj(zone)
         after_ns = self._clock.monotonic_ns()
         return Reading(uid=uid, before_ns=before_ns, after_ns=after_ns, energy_j=raw_uj * J_PER_UJ)
 
@@ -69,24 +69,24 @@ class CpuProbe:
         """The counter of a domain [uJ]; nothing of a process tree. Raises: ProbeError."""
         if uid in self._trees:
             return ()
-        path = self._counter(uid)
-        value = self._read_uj(path)
-        return (RawValue(quantity="energy_j", api=f"powercap {path.parent.name}/energy_uj", unit="uJ", value=float(value)),)
+        zone = self._zone(uid)
+        value = self._read_uj(zone)
+        return (RawValue(quantity="energy_j", api=f"powercap {zone.folder.name}/energy_uj", unit="uJ", value=float(value)),)
 
-    def _counter(self, uid: str) -> Path:
+    def _zone(self, uid: str) -> rapl.Zone:
         zone = self._zones.get(uid)
         if zone is None:
             raise ProbeError(f"the cpu probe has no device {uid!r}")
-        return zone.folder / "energy_uj"
+        return zone
 
-    def _read_uj(self, path: Path) -> int:
+    def _read_uj(self, zone: rapl.Zone) -> int:
+        path = zone.folder / "energy_uj"
         try:
-            text = self._read(path)
+            return rapl.microjoules(self._read(path), zone.most_uj)
         except OSError as error:
             raise ProbeError(f"{path}: {error.strerror or error}", hint=rapl.FIX) from error
-        if not text.strip().isdigit():
-            raise ProbeError(f"{path} holds {text.strip()!r}, not a count of microjoules")
-        return int(text)
+        except ValueError as error:
+            raise ProbeError(f"{path} {error}") from None
 
     def close(self) -> None:
         self._trees.clear()
@@ -129,11 +129,14 @@ def _tree_device(uid: str, pid: int, index: int, memory_total_b: int) -> DeviceI
 
 def _unreadable(zones: list[rapl.Zone]) -> ProbeProblem:
     first = zones[0]
+    locked = not (first.unreadable or "").startswith("holds")
+    why = "; kernels since 5.10 let only root read CPU energy" if locked else ""
+    fix = rapl.FIX if locked else "look at the file: the kernel never writes this, so something else is mounted there"
     return ProbeProblem(
         probe=NAME,
         subject=", ".join(zone.uid for zone in zones),
-        problem=f"{first.folder / 'energy_uj'}: {first.unreadable}; kernels since 5.10 let only root read CPU energy",
-        fix=rapl.FIX,
+        problem=f"{first.folder / 'energy_uj'}: {first.unreadable}{why}",
+        fix=fix,
     )
 
 

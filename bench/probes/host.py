@@ -6,16 +6,34 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 
 import bench
 from bench import plugins
+from bench.errors import UsageError
 from bench.ports import ProbeStream
 from bench.probes.presence import opened_by_signs
 from bench.probes.stream import DISCOVERY_DEADLINE_S, ChildProbeStream, EndedStream
 
 FORCE = "BENCH_PROBES"
 """Environment: a comma list of probes to open instead of those that look worth it."""
+_QUOTED_CHARS = 40
+
+
+def _forced(listed: str) -> tuple[str, ...]:
+    wanted = tuple(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
+    if all(name in plugins.PROBES for name in wanted):
+        return wanted
+    known = plugins.names("bench.probes")
+    unknown = next((name for name in wanted if name not in known), None)
+    if unknown is None:
+        return wanted
+    near = get_close_matches(unknown[:_QUOTED_CHARS], known, n=1)
+    did_you_mean = f". Did you mean {near[0]!r}?" if near else ""
+    raise UsageError(
+        f"{FORCE} names {unknown[:_QUOTED_CHARS]!r}, which is no probe{did_you_mean}", hint=f"known: {', '.join(known)}"
+    )
 
 
 class ChildProbeHost:
@@ -27,11 +45,10 @@ class ChildProbeHost:
 
     def names(self) -> tuple[str, ...]:
         """`cpu`, every vendor with a sign of its card or its library, meters that the environment names, and probes installed
-        from outside.
+        from outside. Raises: UsageError where `BENCH_PROBES` names one that does not exist.
         """
         env = {**os.environ, **self._extra_env}
-        forced = tuple(name.strip() for name in env.get(FORCE, "").split(",") if name.strip())
-        if forced:
+        if forced := _forced(env.get(FORCE, "")):
             return forced
         outside = [name for name in plugins.names("bench.probes") if name not in plugins.PROBES]
         return ("cpu", *opened_by_signs(env), *outside)

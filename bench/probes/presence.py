@@ -18,6 +18,8 @@ _LIBRARY_FOLDERS = (
     "/usr/local/nvidia/lib64",
     "/run/opengl-driver/lib",
 )
+ATTRIBUTE_B = 64
+"""Longest value of a sysfs attribute that is read here [bytes]: a number, a name, an id."""
 NVML_LIBRARY = "libnvidia-ml.so.1"
 AMD_LIBRARY = "libamd_smi.so"
 
@@ -101,8 +103,14 @@ def rocm_root(env: Mapping[str, str]) -> Path:
     return Path(named or "/opt/rocm")
 
 
+def beginning(path: Path, limit_b: int = ATTRIBUTE_B) -> str:
+    """The first `limit_b` bytes of a file as ASCII: what a kernel's file holds is short. Raises: OSError."""
+    with path.open("rb") as file:
+        return file.read(limit_b).decode("ascii", "replace")
+
+
 def _first_word(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return beginning(path).strip()
     except OSError:
         return ""

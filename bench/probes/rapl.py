@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bench.probes.presence import beginning
 from bench.units import J_PER_UJ
 
 Read = Callable[[Path], str]
@@ -26,17 +27,25 @@ FIX = (
 _ZONE = re.compile(r"(intel-rapl(?:-mmio)?):(\d+)(?::\d+)?")
 _PACKAGE = re.compile(r"package-\d+(?:-die-\d+)?")
 _W_PER_UW = 1e-6
+_MOST_COUNT = (1 << 64) - 1
+"""The kernel counts in 64 bits."""
+_QUOTED_CHARS = 40
+_CPUINFO_B = 1 << 14
+_LONGEST_MODEL = 100
 _VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "hygon"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
-    """One energy counter. `wrap_j`: joules at which it starts again; `unreadable`: why it can't be read, None if it can."""
+    """One energy counter. `wrap_j`: joules at which it starts again; `most_uj`: the
+    largest count that it can show; `unreadable`: why it can't be read, None if it can.
+    """
 
     folder: Path
     package: str
     kind: Literal["package", "dram"]
     wrap_j: float | None
+    most_uj: int
     limit_w: float | None
     unreadable: str | None
 
@@ -58,8 +67,19 @@ class CpuName:
 
 
 def read_text(path: Path) -> str:
-    """The file's text. Raises: OSError."""
-    return path.read_text(encoding="ascii", errors="replace")
+    """The text of a sysfs attribute, or its beginning where it is longer than one can be. Raises: OSError."""
+    return beginning(path)
+
+
+def microjoules(text: str, most_uj: int) -> int:
+    """The count of an `energy_uj` file [uJ]. Raises: ValueError with what is wrong with it."""
+    text = text.strip()
+    if not (text.isascii() and text.isdigit()):
+        more = "..." if len(text) > _QUOTED_CHARS else ""
+        raise ValueError(f"holds {text[:_QUOTED_CHARS]!r}{more}, not a count of microjoules")
+    if (found := int(text)) > most_uj:
+        raise ValueError(f"holds {text[:_QUOTED_CHARS]}, which is beyond its range of {most_uj} microjoules")
+    return found
 
 
 def zones(sysfs: Path, read: Read) -> list[Zone]:
@@ -75,14 +95,15 @@ def zones(sysfs: Path, read: Read) -> list[Zone]:
     return sorted(best.values(), key=lambda zone: (_numbers(zone.package), zone.kind != "package"))
 
 
-def cpu_name(proc: Path, read: Read) -> CpuName:
-    """From `/proc/cpuinfo`; plain words where it does not say."""
+def cpu_name(proc: Path) -> CpuName:
+    """From the beginning of `/proc/cpuinfo`; plain words where it does not say."""
     try:
-        text = read(proc / "cpuinfo")
+        text = beginning(proc / "cpuinfo", _CPUINFO_B)
     except OSError:
         text = ""
-    found = dict(re.findall(r"^(vendor_id|model name)\s*:\s*(.*)$", text, re.MULTILINE))
-    return CpuName(vendor=_VENDORS.get(found.get("vendor_id", ""), "cpu"), model=found.get("model name", "CPU").strip())
+    found = dict(re.findall(r"^(vendor_id|model name)[ \t]*:[ \t]*(.*)$", text, re.MULTILINE))
+    model = found.get("model name", "CPU").strip()[:_LONGEST_MODEL]
+    return CpuName(vendor=_VENDORS.get(found.get("vendor_id", "").strip(), "cpu"), model=model)
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -108,13 +129,15 @@ def _zone(folder: Path, read: Read) -> Zone | None:
     if package is None or not _PACKAGE.fullmatch(package):
         return None  # core, uncore, psys, or a name nobody knows: adding it could count the same joules twice
     wrap_uj = _number(folder / "max_energy_range_uj", read)
+    most_uj = wrap_uj or _MOST_COUNT
     return Zone(
         folder=folder,
         package=package,
         kind="dram" if kind == "dram" else "package",
         wrap_j=wrap_uj * J_PER_UJ if wrap_uj else None,
+        most_uj=most_uj,
         limit_w=_long_term_limit_w(folder, read),
-        unreadable=_why_unreadable(folder / "energy_uj", read),
+        unreadable=_why_unreadable(folder / "energy_uj", read, most_uj),
     )
 
 
@@ -136,12 +159,14 @@ def _long_term_limit_w(folder: Path, read: Read) -> float | None:
     return None
 
 
-def _why_unreadable(path: Path, read: Read) -> str | None:
+def _why_unreadable(path: Path, read: Read, most_uj: int) -> str | None:
     try:
-        text = read(path).strip()
+        microjoules(read(path), most_uj)
     except OSError as error:
         return error.strerror or str(error)
-    return None if text.isdigit() else f"holds {text!r}, not a count of microjoules"
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _optional(path: Path, read: Read) -> str | None:
@@ -153,4 +178,6 @@ def _optional(path: Path, read: Read) -> str | None:
 
 def _number(path: Path, read: Read) -> int | None:
     text = _optional(path, read)
-    return int(text) if text and text.isdigit() else None
+    if not text or not (text.isascii() and text.isdigit()):
+        return None
+    return found if (found := int(text)) <= _MOST_COUNT else None

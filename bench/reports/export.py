@@ -59,8 +59,8 @@ def to_csv(records: Sequence[TrialRecord]) -> bytes:
     columns = wide_columns()
     lines = [csv_line([*_CONTEXT, *(c.column for c in columns)])]
     for record in records:
-        context = [_field(read(record)) for read in _CONTEXT.values()]
-        lines.append(csv_line([*context, *(_field(_number(record, c)) for c in columns)]))
+        context = [no_formula(read(record)) for read in _CONTEXT.values()]
+        lines.append(csv_line([*context, *(no_formula(_number(record, c)) for c in columns)]))
     return "".join(lines).encode("utf-8", "replace")
 
 
@@ -71,7 +71,8 @@ def _number(record: TrialRecord, wanted: WideColumn) -> object:
     return getattr(metric, wanted.field)
 
 
-def _field(value: object) -> object:
+def no_formula(value: object) -> object:
+    """A field of a CSV file; a text that a spreadsheet would run begins with `'`."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.printable import printable
 from bench.records import Status
 from bench.reports.numbers import Number
 from bench.reports.rows import MISSING_TEXT, Row
-from bench.reports.text import INVALID_MARK, MIXED_MARK, WIDE_FACTOR, WIDE_MARK, WIDE_SHARE, is_mixed, is_wide, printable, shown
+from bench.reports.text import INVALID_MARK, MIXED_MARK, WIDE_FACTOR, WIDE_MARK, WIDE_SHARE, is_mixed, is_wide, shown
 from bench.timing.summary import P99_MIN
 
 _BUSY = frozenset({"client_saturated", "server_saturated", "not_steady"})

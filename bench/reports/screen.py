@@ -11,12 +11,13 @@ from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from bench.printable import printable
 from bench.reports.differences import differences
 from bench.reports.footer import Footer, footer
 from bench.reports.notes import TITLES
 from bench.reports.numbers import COLUMNS, Number
 from bench.reports.rows import MISSING_TEXT, Row
-from bench.reports.text import interval_text, is_mixed, printable, shown, spread_text, status_text, value_text
+from bench.reports.text import interval_text, is_mixed, shown, spread_text, status_text, value_text
 
 _GAPS = (2, 1)
 """Cells between columns of the table: where there is room, and where there is little."""

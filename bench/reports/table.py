@@ -8,6 +8,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.console import RenderableType
 
+from bench.printable import printable
 from bench.records import TrialRecord
 from bench.reports.differences import differences
 from bench.reports.footer import footer
@@ -15,7 +16,7 @@ from bench.reports.notes import PLAIN, TITLES
 from bench.reports.numbers import COLUMNS
 from bench.reports.rows import MISSING_TEXT, Row, rows
 from bench.reports.screen import ScreenTable
-from bench.reports.text import cell, printable, status_text
+from bench.reports.text import cell, status_text
 
 
 def summary(records: Sequence[TrialRecord]) -> RenderableType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterable
 
 from bench.reports.numbers import Number
@@ -92,11 +91,6 @@ def status_text(row: Row) -> str:
 def is_mixed(row: Row) -> bool:
     """Whether some of its repeats are valid, and others not."""
     return 0 < row.valid < len(row.trials)
-
-
-def printable(text: str) -> str:
-    """One line that can't move the cursor or change colours: control characters are written out."""
-    return "".join(repr(c)[1:-1] if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in text)
 
 
 def csv_line(fields: Iterable[object]) -> str:

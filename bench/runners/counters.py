@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from bench.records import Window
@@ -32,4 +33,9 @@ def _mock_lag(base_url: str, window: Window, headers: Mapping[str, str] | None) 
     answer = get(url, timeout_s=_TRUTH_LIMIT_S, headers=headers)
     lag = answer.json_object().get("lag_ms") if isinstance(answer, Answer) else None
     lag_p99_ms = lag.get("p99") if isinstance(lag, dict) else None
-    return {"mock_lag_p99_ms": float(lag_p99_ms)} if isinstance(lag_p99_ms, int | float) else {}
+    if isinstance(lag_p99_ms, bool) or not isinstance(lag_p99_ms, int | float) or not 0 <= lag_p99_ms < math.inf:
+        return {}
+    try:
+        return {"mock_lag_p99_ms": float(lag_p99_ms)}
+    except OverflowError:
+        return {}

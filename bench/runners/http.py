@@ -5,19 +5,22 @@ A failure is a value, not an exception: the caller knows what it means for a sta
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import ssl
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-_LIMIT_B = 8 << 20
+_LIMIT_B = 16 << 20
+_PIECE_B = 1 << 16
 Kind = Literal["refused", "timeout", "dns", "tls", "broken"]
 
 
@@ -30,10 +33,12 @@ class Answer:
     location: str | None = None
 
     def json(self) -> Any:
-        """The decoded body, None where it is not JSON."""
+        """The decoded body, None where it is not JSON or is nested too deeply to be an honest answer. Every text in it can be
+        encoded: halves of surrogate pairs are replaced.
+        """
         try:
-            return json.loads(self.body)
-        except ValueError:
+            return _encodable(json.loads(self.body))
+        except (ValueError, RecursionError):
             return None
 
     def json_object(self) -> dict[str, Any]:
@@ -69,45 +74,146 @@ def is_loopback(url: str) -> bool:
 
 
 def get(url: str, *, timeout_s: float = 5.0, headers: Mapping[str, str] | None = None) -> Answer | NoAnswer:
-    """GET `url` within `timeout_s` [s] per read. Proxies of the environment are used, but never for loopback."""
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-    if is_loopback(url):
-        handlers.append(urllib.request.ProxyHandler({}))
-    opener = urllib.request.build_opener(*handlers)
-    request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 - the caller has checked the scheme
-    try:
-        with opener.open(request, timeout=timeout_s) as reply:
-            return Answer(status=reply.status, body=_whole(reply))
-    except urllib.error.HTTPError as error:
-        with error:
-            return Answer(status=error.code, body=_rest_of(error), location=error.headers.get("Location"))
-    except urllib.error.URLError as error:
-        return _no_answer(error.reason)
-    except (OSError, http.client.HTTPException) as error:
-        return _no_answer(error)
+    """GET `url` within `timeout_s` [s], from the look-up of the name to the last byte. Proxies of the environment are used, but
+    never for loopback.
+    """
+    exchange = _Exchange(url, timeout_s, dict(headers or {}))
+    threading.Thread(target=exchange.run, name="get", daemon=True).start()
+    return exchange.wait()
 
 
-def _whole(reply: http.client.HTTPResponse) -> bytes:
-    """Raises: IncompleteRead, which `read` with a limit does not do by itself."""
-    body = reply.read(_LIMIT_B)
-    if reply.length and len(body) < _LIMIT_B:
-        raise http.client.IncompleteRead(body, reply.length)
-    return body
+class _Known(urllib.request.AbstractHTTPHandler):
+    """Tells `opened` of every connection that is made."""
+
+    def __init__(self, opened: Callable[[http.client.HTTPConnection], None]) -> None:
+        super().__init__()
+        self._opened = opened
+
+    def do_open(self, http_class: Any, req: urllib.request.Request, **http_conn_args: Any) -> http.client.HTTPResponse:
+        def connection(*given: Any, **named: Any) -> http.client.HTTPConnection:
+            made: http.client.HTTPConnection = http_class(*given, **named)
+            self._opened(made)
+            return made
+
+        return super().do_open(connection, req, **http_conn_args)
 
 
-def _rest_of(error: urllib.error.HTTPError) -> bytes:
-    try:
-        return error.read(_LIMIT_B)
-    except (OSError, http.client.HTTPException):
-        return b""
+class _Http(_Known, urllib.request.HTTPHandler):
+    """`http:`"""
+
+
+class _Https(_Known, urllib.request.HTTPSHandler):
+    """`https:`"""
+
+
+class _Exchange:
+    """One GET in a thread of its own: a socket's time-out is for each read, and a look-up of a name has none at all, so that a
+    server which sends a byte now and then would never be given up.
+    """
+
+    def __init__(self, url: str, timeout_s: float, headers: dict[str, str]) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        self._headers = headers
+        self._done = threading.Event()
+        self._given_up = threading.Event()
+        self._found: Answer | NoAnswer | None = None
+        self._bug: Exception | None = None
+        self._connection: http.client.HTTPConnection | None = None
+
+    def run(self) -> None:
+        try:
+            self._found = self._ask()
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
+            self._bug = error
+        finally:
+            self._done.set()
+
+    def wait(self) -> Answer | NoAnswer:
+        in_time = False
+        try:
+            in_time = self._done.wait(self._timeout_s)
+        finally:
+            self._give_up()
+        if in_time and self._bug is not None:
+            raise self._bug
+        return (self._found if in_time else None) or self._late()  # what the end of the connection made of it is no answer
+
+    def _opened(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+
+    def _give_up(self) -> None:
+        """End the thread: a read of headers that goes on sees the end of the connection."""
+        self._given_up.set()
+        reached = self._connection.sock if self._connection is not None and not self._done.is_set() else None
+        if reached is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(reached, socket.SHUT_RDWR)  # not TLS's own, which would wait for the other side
+
+    def _ask(self) -> Answer | NoAnswer:
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), _Http(self._opened), _Https(self._opened)]
+        if is_loopback(self._url):
+            handlers.append(urllib.request.ProxyHandler({}))
+        opener = urllib.request.build_opener(*handlers)
+        request = urllib.request.Request(self._url, headers=self._headers)  # noqa: S310 - the caller has checked the scheme
+        try:
+            with opener.open(request, timeout=self._timeout_s) as reply:
+                return self._whole(reply)
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(status=error.code, body=self._rest_of(error), location=error.headers.get("Location"))
+        except urllib.error.URLError as error:
+            return self._no_answer(error.reason)
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            return self._no_answer(error)
+
+    def _whole(self, reply: http.client.HTTPResponse) -> Answer | NoAnswer:
+        """Raises: IncompleteRead, which a read with a limit does not do by itself."""
+        body = self._read(reply)
+        if len(body) > _LIMIT_B:
+            return NoAnswer(kind="broken", detail=f"the answer is longer than {_LIMIT_B >> 20} MiB")
+        if reply.length:
+            raise http.client.IncompleteRead(body, reply.length)
+        return Answer(status=reply.status, body=body)
+
+    def _rest_of(self, error: urllib.error.HTTPError) -> bytes:
+        try:
+            return self._read(error)[:_LIMIT_B]
+        except (OSError, http.client.HTTPException):
+            return b""
+
+    def _read(self, reply: http.client.HTTPResponse | urllib.error.HTTPError) -> bytes:
+        """Piece by piece, so that the thread ends soon after nobody waits for it any more."""
+        parts = bytearray()
+        while len(parts) <= _LIMIT_B and not self._given_up.is_set():
+            part = reply.read1(_PIECE_B)
+            if not part:
+                break
+            parts += part
+        return bytes(parts)
+
+    def _late(self) -> NoAnswer:
+        return NoAnswer(kind="timeout", detail=f"no whole answer within {self._timeout_s:.3g} s")
+
+    def _no_answer(self, reason: object) -> NoAnswer:
+        return self._late() if isinstance(reason, TimeoutError) else _no_answer(reason)
 
 
 def _no_answer(reason: object) -> NoAnswer:
     kinds: tuple[tuple[type[Exception], Kind], ...] = (
-        (TimeoutError, "timeout"),
         (ssl.SSLError, "tls"),
         (socket.gaierror, "dns"),
         (ConnectionRefusedError, "refused"),
     )
     kind: Kind = next((word for error, word in kinds if isinstance(reason, error)), "broken")
     return NoAnswer(kind=kind, detail=f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return value

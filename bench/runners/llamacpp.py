@@ -26,7 +26,7 @@ from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_ll
 from bench.runners.llamacpp_sizing import WEIGHT_FORMATS, Sizing, precision_read_back, size_for, weight_format
 from bench.runners.process import EngineProcess
 from bench.runners.readiness import on_free_port, wait_ready
-from bench.runners.served import ServedModel, served_models
+from bench.runners.served import ServedModel, served_models, slots_told
 
 INSTALL = "pip install 'tokjoule[llamacpp]'"
 _SHIM = Path(__file__).resolve().parent / "shims" / "xllamacpp_server.py"
@@ -225,12 +225,7 @@ def _engine_of(request: StartRequest, sizing: Sizing, started: _Started) -> Laun
 
 def settings_of(props: Mapping[str, Any], log: str) -> dict[str, Scalar]:
     """Slots, context a slot, threads and offloaded layers as the server itself says; what it does not say is absent."""
-    found: dict[str, Scalar] = {}
-    if isinstance(props.get("total_slots"), int):
-        found["n_slots"] = props["total_slots"]
-    defaults = props.get("default_generation_settings")
-    if isinstance(defaults, dict) and isinstance(defaults.get("n_ctx"), int):
-        found["n_ctx_slot"] = defaults["n_ctx"]
+    found = slots_told(props)
     if threads := re.search(r"\bn_threads = (\d+)", log):
         found["threads"] = int(threads[1])
     if layers := re.search(r"offloaded (\d+)/(\d+) layers", log):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import TracebackType
@@ -15,18 +12,23 @@ from bench.clock import SYSTEM, Clock
 from bench.errors import TargetError, UsageError
 from bench.ports import StartRequest
 from bench.records import TOKEN_ID_PROTOCOLS, Case, EngineHandle, Scalar, Target, Window
+from bench.runners.api_key import read_key
 from bench.runners.arguments import check_arguments
+from bench.runners.base_url import VERSIONED, api_base
 from bench.runners.counters import MOCK_OWNER, read_metrics
 from bench.runners.http import Answer, NoAnswer, get
 from bench.runners.llamacpp_sizing import precision_read_back
-from bench.runners.served import ServedModel, served_models
+from bench.runners.served import ServedModel, served_models, slots_told, told
 
 DEFAULT_KEY_ENV = "OPENAI_API_KEY"
 _QUOTED_CHARS = 300
 _ASK_LIMIT_S = 10.0
+_LEAST_ASK_S = 0.1
+_OPTIONAL_LIMIT_S = 10.0
+"""For all the pages together that a server need not have [s]."""
 _LOADING_POLL_S = 0.5
-_VERSIONED = re.compile(r"/v\d+\w*$")
 _NAMES_SHOWN = 8
+_NAMES_COMPARED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +41,19 @@ class _Endpoint:
     @property
     def root(self) -> str:
         """Where the pages beside the API are (`/metrics`, `/version`)."""
-        return _VERSIONED.sub("", self.api)
+        return VERSIONED.sub("", self.api)
 
     def headers(self) -> dict[str, str]:
-        key = os.environ.get(self.key_env, "") if self.key_env else ""
+        key = read_key(self.key_env)
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def ask(self, url: str) -> Answer | NoAnswer:
-        return get(url, timeout_s=_ASK_LIMIT_S, headers=self.headers())
+    def ask(self, url: str, timeout_s: float) -> Answer | NoAnswer:
+        return get(url, timeout_s=min(_ASK_LIMIT_S, max(timeout_s, _LEAST_ASK_S)), headers=self.headers())
 
-    def quote(self, answer: Answer) -> str:
-        """The beginning of an answer for a message: a server may repeat the key in it."""
-        text = " ".join(answer.body.decode("utf-8", "replace").split())
-        key = os.environ.get(self.key_env, "") if self.key_env else ""
+    def quote(self, text: str | bytes) -> str:
+        """The beginning of what a server says, for a message: it may repeat the key."""
+        text = " ".join((text.decode("utf-8", "replace") if isinstance(text, bytes) else text).split())
+        key = read_key(self.key_env)
         return (text.replace(key, "***") if key else text)[:_QUOTED_CHARS]
 
 
@@ -101,7 +103,8 @@ class OpenAIRunner:
     def check(self, case: Case) -> None:
         check_arguments(self.name, case.engine_args, {})
         api_base(case.base_url)
-        if case.api_key_env is not None and not os.environ.get(case.api_key_env):
+        key = read_key(case.api_key_env or DEFAULT_KEY_ENV)
+        if case.api_key_env is not None and key is None:
             raise UsageError(
                 f"the variable {case.api_key_env}, which should hold the API key, is not set",
                 hint=f"export {case.api_key_env}=..., or name another one with --api-key-env",
@@ -110,12 +113,13 @@ class OpenAIRunner:
     def start(self, request: StartRequest) -> AttachedEngine:
         case = request.case
         self.check(case)
-        key_env = case.api_key_env or (DEFAULT_KEY_ENV if os.environ.get(DEFAULT_KEY_ENV) else None)
+        key_env = case.api_key_env or (DEFAULT_KEY_ENV if read_key(DEFAULT_KEY_ENV) else None)
         endpoint = _Endpoint(api=api_base(case.base_url), key_env=key_env)
         began_ns = self._clock.monotonic_ns()
-        answer = self._loaded(endpoint, request.start_timeout_s)
+        end_ns = began_ns + round(request.start_timeout_s * 1e9)
+        answer = self._loaded(endpoint, end_ns)
         served, settings = _served(endpoint, case, answer)
-        version, build, more = _about(endpoint)
+        version, build, more = self._about(endpoint, end_ns)
         handle = EngineHandle(
             name=self.name,
             version=version,
@@ -139,38 +143,29 @@ class OpenAIRunner:
         )
         return AttachedEngine(endpoint, target, handle)
 
-    def _loaded(self, endpoint: _Endpoint, timeout_s: float) -> Answer | NoAnswer:
+    def _left_s(self, end_ns: int) -> float:
+        return (end_ns - self._clock.monotonic_ns()) / 1e9
+
+    def _loaded(self, endpoint: _Endpoint, end_ns: int) -> Answer | NoAnswer:
         """The model list; waits while the server says that it is still loading (503)."""
-        end_ns = self._clock.monotonic_ns() + round(timeout_s * 1e9)
         while True:
-            answer = endpoint.ask(f"{endpoint.api}/models")
+            answer = endpoint.ask(f"{endpoint.api}/models", self._left_s(end_ns))
             loading = isinstance(answer, Answer) and answer.status == 503
-            if not loading or self._clock.monotonic_ns() >= end_ns:
+            if not loading or self._left_s(end_ns) <= 0:
                 return answer
             self._clock.sleep(_LOADING_POLL_S)
 
+    def _about(self, endpoint: _Endpoint, end_ns: int) -> tuple[str | None, str | None, dict[str, Scalar]]:
+        """Version, build and settings where the server tells them in time: `/version` (vLLM), `/props` (llama.cpp)."""
+        end_ns = min(end_ns, self._clock.monotonic_ns() + round(_OPTIONAL_LIMIT_S * 1e9))
+        about = self._object(endpoint, "/version", end_ns)
+        props = self._object(endpoint, "/props", end_ns)
+        return told(about.get("version")), told(props.get("build_info")), slots_told(props)
 
-def api_base(base_url: str | None) -> str:
-    """`base_url` with its API version (`/v1` where it names none).
-
-    Raises: UsageError where it is missing, not an http(s) URL, or holds a password.
-    """
-    if not base_url:
-        raise UsageError("the openai engine needs the URL of a running endpoint", hint="--base-url http://127.0.0.1:8000")
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise UsageError(f"base URL {base_url!r} can't be used", hint="write it as http://host:port or https://host/path")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise UsageError(
-            f"the base URL for {parts.hostname} must not hold a user, password, query or fragment",
-            hint="put the key into a variable and name it with --api-key-env",
-        )
-    url = base_url.rstrip("/")
-    return url if _VERSIONED.search(parts.path.rstrip("/")) else f"{url}/v1"
+    def _object(self, endpoint: _Endpoint, path: str, end_ns: int) -> dict[str, Any]:
+        left_s = self._left_s(end_ns)
+        answer = endpoint.ask(endpoint.root + path, left_s) if left_s > 0 else None
+        return answer.json_object() if isinstance(answer, Answer) else {}
 
 
 def _served(endpoint: _Endpoint, case: Case, answer: Answer | NoAnswer) -> tuple[ServedModel | None, dict[str, Scalar]]:
@@ -184,7 +179,7 @@ def _served(endpoint: _Endpoint, case: Case, answer: Answer | NoAnswer) -> tuple
     models = served_models(answer.json())
     if models is None:
         raise TargetError(
-            f"{endpoint.api}/models is not an OpenAI model list: {endpoint.quote(answer) or 'an empty answer'}",
+            f"{endpoint.api}/models is not an OpenAI model list: {endpoint.quote(answer.body) or 'an empty answer'}",
             hint="is this the URL of an OpenAI-compatible server?",
         )
     found = next((model for model in models if case.model in (model.name, *model.aliases)), None)
@@ -194,25 +189,23 @@ def _served(endpoint: _Endpoint, case: Case, answer: Answer | NoAnswer) -> tuple
 
 
 def _unreachable(endpoint: _Endpoint, failure: NoAnswer) -> TargetError:
-    root = endpoint.root
+    root, detail = endpoint.root, endpoint.quote(failure.detail)
     match failure.kind:
         case "refused":
             return TargetError(f"nothing listens at {root}", hint="start the server, or correct --base-url")
         case "timeout":
-            return TargetError(
-                f"{root} gave no answer within {_ASK_LIMIT_S:.0f} s", hint="is the server hung, or a firewall between?"
-            )
+            return TargetError(f"{root} gave {detail}", hint="is the server hung, or a firewall between?")
         case "dns":
             host = urlsplit(root).hostname
-            return TargetError(f"the host name {host!r} is not known ({failure.detail})", hint="correct --base-url")
+            return TargetError(f"the host name {host!r} is not known ({detail})", hint="correct --base-url")
         case "tls":
             return TargetError(
-                f"no secure connection to {root}: {failure.detail}",
+                f"no secure connection to {root}: {detail}",
                 hint="use http:// if the server has no TLS; for a private certificate set SSL_CERT_FILE",
             )
         case "broken":
             hint = "is it an HTTP server? An https server needs https:// in --base-url"
-            return TargetError(f"{root} broke the connection: {failure.detail}", hint=hint)
+            return TargetError(f"{root} broke the connection: {detail}", hint=hint)
 
 
 def _refused(endpoint: _Endpoint, answer: Answer) -> TargetError:
@@ -228,38 +221,21 @@ def _refused(endpoint: _Endpoint, answer: Answer) -> TargetError:
             hint=f"export {endpoint.key_env or DEFAULT_KEY_ENV}=..., or name another variable with --api-key-env",
         )
     if 300 <= answer.status < 400:
-        return TargetError(f"{where} redirects to {answer.location}", hint="give that address as --base-url")
+        return TargetError(
+            f"{where} redirects to {endpoint.quote(answer.location or 'nowhere')}", hint="give that address as --base-url"
+        )
     if answer.status == 503:
         return TargetError(
-            f"{where} still answers 503 (loading): {endpoint.quote(answer)}", hint="wait until the server is ready"
+            f"{where} still answers 503 (loading): {endpoint.quote(answer.body)}", hint="wait until the server is ready"
         )
-    return TargetError(f"{where} answers HTTP {answer.status}: {endpoint.quote(answer)}", hint="look at the server's log")
+    return TargetError(f"{where} answers HTTP {answer.status}: {endpoint.quote(answer.body)}", hint="look at the server's log")
 
 
 def _not_served(endpoint: _Endpoint, model: str, names: list[str]) -> TargetError:
-    near = get_close_matches(model, names, n=1, cutoff=0.4)
-    did_you_mean = f" Did you mean {near[0]!r}?" if near else ""
-    shown = ", ".join(names[:_NAMES_SHOWN]) + (f", and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
+    near = get_close_matches(model, names[:_NAMES_COMPARED], n=1, cutoff=0.4)
+    did_you_mean = f" Did you mean {near[0][:_QUOTED_CHARS]!r}?" if near else ""
+    more = f", and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    shown = ", ".join(endpoint.quote(name) for name in names[:_NAMES_SHOWN]) + more
     return TargetError(
         f"{endpoint.root} does not serve {model!r}.{did_you_mean}", hint=f"it serves: {shown or 'no model at all'}"
     )
-
-
-def _about(endpoint: _Endpoint) -> tuple[str | None, str | None, dict[str, Scalar]]:
-    """Version, build and settings where the server tells them: `/version` (vLLM), `/props` (llama.cpp)."""
-    told = _object(endpoint, "/version")
-    props = _object(endpoint, "/props")
-    version = told.get("version")
-    build = props.get("build_info")
-    defaults = props.get("default_generation_settings")
-    settings: dict[str, Scalar] = {}
-    if isinstance(props.get("total_slots"), int):
-        settings["n_slots"] = props["total_slots"]
-    if isinstance(defaults, Mapping) and isinstance(defaults.get("n_ctx"), int):
-        settings["n_ctx_slot"] = defaults["n_ctx"]
-    return version if isinstance(version, str) else None, build if isinstance(build, str) else None, settings
-
-
-def _object(endpoint: _Endpoint, path: str) -> dict[str, Any]:
-    answer = endpoint.ask(endpoint.root + path)
-    return answer.json_object() if isinstance(answer, Answer) else {}

@@ -121,7 +121,7 @@ def project_metrics(samples: Iterable[Sample]) -> dict[str, float]:
     processed = by_name.get("llamacpp:prompt_tokens_total")
     if processed and "prompt_tokens_total" not in found:
         found["prompt_tokens_total"] = sum(s.value for s in processed) + found.get("prompt_tokens_cached_total", 0.0)
-    return found
+    return {name: value for name, value in found.items() if math.isfinite(value)}  # a sum of finite values may not be
 
 
 def _without_double_count(samples: list[Sample]) -> list[Sample]:

@@ -82,6 +82,7 @@ def _check_owner(process: EngineProcess, base_url: str) -> None:
             f"{process.name} does not listen on port {port}: another process answers there",
             hint="run it again: another free port is chosen",
             log_tail=process.log_tail(_TAIL_LINES),
+            log_path=str(process.log_path),
         )
 
 
@@ -93,7 +94,7 @@ def _died(process: EngineProcess, how: str) -> EngineStartError:
     known = process.diagnosis()
     kind = PortTakenError if known is not None and known.kind == "port" else EngineStartError
     hint = known.hint if known else f"the engine's whole log: {process.log_path}"
-    return kind(f"{how}, before it was ready", hint=hint, log_tail=process.log_tail(_TAIL_LINES))
+    return kind(f"{how}, before it was ready", hint=hint, log_tail=process.log_tail(_TAIL_LINES), log_path=str(process.log_path))
 
 
 def _late(process: EngineProcess, waited_s: float, last: str) -> EngineStartError:
@@ -103,4 +104,5 @@ def _late(process: EngineProcess, waited_s: float, last: str) -> EngineStartErro
         f"{process.name} was not ready after {waited_s:.1f} s: {last}{why}",
         hint=known.hint if known else f"give it a longer start time, or look at its log: {process.log_path}",
         log_tail=process.log_tail(_TAIL_LINES),
+        log_path=str(process.log_path),
     )

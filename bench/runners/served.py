@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from bench.records import Scalar
+
+_LARGEST_COUNT = 1 << 53
+"""Where JSON numbers, and the floats of whoever reads them, stop being exact."""
+_LONGEST_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,25 +26,24 @@ class ServedModel:
     @property
     def vocab_size(self) -> int | None:
         """Size of the vocabulary, where the server tells it."""
-        return _count(self.meta.get("n_vocab"))
+        return count(self.meta.get("n_vocab"))
 
     @property
     def weights_type(self) -> str | None:
         """llama.cpp's name for how the weights are stored, such as `Q4_1`."""
-        found = self.meta.get("ftype")
-        return found if isinstance(found, str) and found else None
+        return told(self.meta.get("ftype"))
 
     def settings(self) -> dict[str, Scalar]:
         """What of it is a setting of the engine, under the project's names; what isn't told is absent."""
-        told: dict[str, Scalar | None] = {
+        found: dict[str, Scalar | None] = {
             "n_vocab": self.vocab_size,
-            "n_params": _count(self.meta.get("n_params")),
-            "n_ctx_train": _count(self.meta.get("n_ctx_train")),
+            "n_params": count(self.meta.get("n_params")),
+            "n_ctx_train": count(self.meta.get("n_ctx_train")),
             "ftype": self.weights_type,
             "max_model_len": self.max_model_len,
             "served_by": self.owned_by,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def served_models(document: Any) -> list[ServedModel] | None:
@@ -52,16 +56,33 @@ def served_models(document: Any) -> list[ServedModel] | None:
 
 def _entry(entry: dict[str, Any]) -> ServedModel:
     aliases = entry.get("aliases")
-    owner = entry.get("owned_by")
     meta = entry.get("meta")
     return ServedModel(
         name=entry["id"],
-        aliases=tuple(str(alias) for alias in aliases) if isinstance(aliases, list) else (),
-        owned_by=owner if isinstance(owner, str) and owner else None,
-        max_model_len=_count(entry.get("max_model_len")),
+        aliases=tuple(alias for alias in aliases if isinstance(alias, str)) if isinstance(aliases, list) else (),
+        owned_by=told(entry.get("owned_by")),
+        max_model_len=count(entry.get("max_model_len")),
         meta=meta if isinstance(meta, dict) else {},
     )
 
 
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+def slots_told(props: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Slots, and the context of each [tokens], out of llama.cpp's `/props`; what isn't told is absent."""
+    defaults = props.get("default_generation_settings")
+    found = {
+        "n_slots": count(props.get("total_slots")),
+        "n_ctx_slot": count(defaults.get("n_ctx")) if isinstance(defaults, dict) else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def count(value: Any) -> int | None:
+    """A number of things that a server tells; None where it isn't a whole number that can be one."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 < value <= _LARGEST_COUNT else None
+
+
+def told(value: Any) -> str | None:
+    """A short text that a server tells, cut where it is long; None where it is none."""
+    return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None

@@ -30,7 +30,7 @@ from bench.session.groups import EngineGroup, engine_groups
 from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
 from bench.session.telemetry import Baselines, TelemetrySupervisor
-from bench.session.trial import TrialSetting, failed_trial, run_trial, trial_key
+from bench.session.trial import LOG_NAME, TrialSetting, failed_trial, moved_log, run_trial, trial_key
 
 KEPT = (Status.VALID, Status.INVALID)
 """What a resumed run does not measure again. An invalid trial was measured to its end: to repeat it until it is valid would be
@@ -244,10 +244,14 @@ class Session:
     def _fail(self, trials: Sequence[PlannedTrial], error: BenchError, outcome: RunOutcome) -> None:
         outcome.errors.append(error)
         keys = {key.trial_id: (key, trial) for trial in trials for key in [outcome.key_of(trial)]}  # two may want the same one
+        places: list[Path] = []
         for key, trial in keys.values():
-            record = failed_trial(key=key, store=self.store, host=_host(()), trial=trial, error=error)
+            record, folder = failed_trial(key=key, store=self.store, host=_host(()), trial=trial, error=error)
             outcome.records.append(record)
             self.observer.trial_done(record)
+            places.append(folder)
+        if places:
+            error.hint = moved_log(error, str(places[0] / LOG_NAME))
 
 
 def _host(devices: Sequence[DeviceInfo]) -> HostInfo:

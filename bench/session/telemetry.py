@@ -79,8 +79,14 @@ class TelemetrySupervisor:
                 self._ends[name] = StreamEnd(probe=name, at_ns=self._clock.monotonic_ns(), reason=reason)
         self._readings += fresh
         if self._spill is not None and fresh:
-            with self._spill.open("ab") as file:
+            self._spill_out(self._spill, fresh)
+
+    def _spill_out(self, path: Path, fresh: Iterable[Reading]) -> None:
+        try:
+            with path.open("ab") as file:
                 file.write(b"".join(codec.encode(reading) + b"\n" for reading in fresh))
+        except OSError:  # a full disk: the readings are in memory still, only a killed trial would miss them
+            self._spill = None
 
     def rest(self, seconds: float) -> Window:
         """Let `seconds` pass with the machine left alone, collecting; returns that window."""

@@ -28,6 +28,7 @@ from bench.session.boards import accelerators
 from bench.session.interrupts import Interrupts
 from bench.session.telemetry import Baselines, TelemetrySupervisor
 
+LOG_NAME = "engine.log"
 _LOG_TAIL_LINES = 20
 
 
@@ -107,14 +108,17 @@ def run_trial(setting: TrialSetting, engine: Engine, planned: PlannedTrial, key:
     with setting.interrupts.deferred(hard=False):
         setting.observer.phase("save")
         record = _record(attempt)
-        spill.unlink(missing_ok=True)
         _keep_log(engine.handle.log_path, trial.folder)
         trial.save(record, attempt.result.log if attempt.result else None, attempt.telemetry)
     return record
 
 
-def failed_trial(*, key: TrialKey, store: TrialStore, host: HostInfo, trial: PlannedTrial, error: BenchError) -> TrialRecord:
-    """The shard of a trial whose engine, model or device could not be had: it is in the table, with the reason."""
+def failed_trial(
+    *, key: TrialKey, store: TrialStore, host: HostInfo, trial: PlannedTrial, error: BenchError
+) -> tuple[TrialRecord, Path]:
+    """The shard of a trial whose engine, model or device could not be had, and its folder: it is in the table, with the
+    reason, and has the log of an engine that did not start.
+    """
     moment = clock.anchor()
     record = TrialRecord(
         bench_version=__version__,
@@ -127,15 +131,24 @@ def failed_trial(*, key: TrialKey, store: TrialStore, host: HostInfo, trial: Pla
         ended=moment,
         extra=trial.extra,
     )
-    store.begin(key, trial.case).save(record, None, None)
-    return record
+    open_trial = store.begin(key, trial.case)
+    _keep_log(getattr(error, "log_path", None), open_trial.folder)
+    return record, open_trial.save(record, None, None)
 
 
 def told(error: BenchError) -> str:
-    """An error as it is kept: message, the engine's last words, next step."""
+    """An error as it is kept: message and next step in the first line, which is what a table shows; the engine's last words."""
+    first, *rest = str(error).splitlines() or [type(error).__name__]
+    hint = moved_log(error, f"{LOG_NAME} in this trial's folder")
     tail = getattr(error, "log_tail", "")
-    parts = [str(error), tail and f"engine log:\n{tail}", error.hint and f"next: {error.hint}"]
+    parts = [f"{first} (next: {' '.join(hint.split())})" if hint else first, *rest, tail and f"engine log:\n{tail}"]
     return "\n".join(part for part in parts if part)
+
+
+def moved_log(error: BenchError, place: str) -> str | None:
+    """The next step, with the engine's log where it is kept: its own folder goes when the run ends."""
+    log_path = getattr(error, "log_path", None)
+    return error.hint.replace(log_path, place) if error.hint and log_path else error.hint
 
 
 def _measure(attempt: _Attempt) -> None:
@@ -246,6 +259,9 @@ def _keep_log(source: str | None, folder: Path) -> None:
     """A copy of the engine's log as it is now: the engine may go on writing to its own."""
     if source is None or not Path(source).is_file():
         return
-    copy = folder / "engine.log.part"
-    shutil.copyfile(source, copy)
-    copy.replace(folder / "engine.log")
+    copy = folder / f"{LOG_NAME}.part"
+    try:
+        shutil.copyfile(source, copy)
+        copy.replace(folder / LOG_NAME)
+    except OSError:  # a full disk: what was measured comes first, and saving it says what is wrong
+        copy.unlink(missing_ok=True)

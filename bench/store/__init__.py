@@ -5,5 +5,17 @@ from bench.store.ingest import IngestReport, Rejection
 from bench.store.lab import Lab
 from bench.store.records import TrialFilter, records, run_records
 from bench.store.shards import ShardStore
+from bench.store.work import work_root
 
-__all__ = ["AdoptReport", "IngestReport", "Lab", "Rejection", "ShardStore", "TrialFilter", "adopt", "records", "run_records"]
+__all__ = [
+    "AdoptReport",
+    "IngestReport",
+    "Lab",
+    "Rejection",
+    "ShardStore",
+    "TrialFilter",
+    "adopt",
+    "records",
+    "run_records",
+    "work_root",
+]

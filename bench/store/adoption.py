@@ -1,4 +1,4 @@
-"""What a killed process left under `.partial/` becomes a shard with status `killed`, so that nothing is lost.
+"""What a process that ended too soon left under `.partial/` becomes a shard with status `killed`, so that nothing is lost.
 
 Safe to run from several processes at once: the one that gets the lock of `owner.json` does the work, and only when the
 process named in it is gone.
@@ -15,11 +15,13 @@ from pathlib import Path
 import psutil
 
 from bench import codec
-from bench.errors import BenchError, StoreError
+from bench.errors import StoreError
 from bench.records import ClockAnchor, EventLog, HostInfo, Reading, Status, Telemetry, TrialRecord
 from bench.store import layout
 from bench.store.owner import Owner, take_over
 from bench.store.shards import Recover, finish, publish, recovered_log
+from bench.store.validation import check_record, read_shard
+from bench.store.work import clear_work
 
 UNKNOWN_HOST_ID = "unknown"
 
@@ -38,13 +40,14 @@ def adopt(results: Path, recover: Recover | None = None) -> AdoptReport:
     """
     adopted: list[Path] = []
     notes: list[str] = []
+    clear_work(results)
     for folder in _partial_folders(results):
         try:
             home = _adopt_one(results, folder, recover)
         except (FileNotFoundError, NotADirectoryError):
             notes += filter(None, [_ownerless(folder)])
-        except (BenchError, OSError, ValueError, RecursionError) as error:
-            notes.append(f"{folder} is left as it is: {error}")
+        except Exception as error:  # noqa: BLE001 - the folder may be anyone's: nothing in it may stop a command
+            notes.append(f"{folder} is left as it is: {str(error) or layout.reason(error)}")
         else:
             if home is not None:
                 adopted.append(home)
@@ -54,7 +57,7 @@ def adopt(results: Path, recover: Recover | None = None) -> AdoptReport:
 def _partial_folders(results: Path) -> list[Path]:
     try:
         return sorted(path for path in layout.partial_dir(results).iterdir() if path.is_dir() and not path.name.startswith("."))
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError:  # what can't be listed can't be adopted; whoever needs the folder says why
         return []
 
 
@@ -66,6 +69,7 @@ def _adopt_one(results: Path, folder: Path, recover: Recover | None) -> Path | N
     try:
         if not folder.is_dir():
             return None  # the other one was faster
+        _check_plain(folder)
         return _complete(results, folder) or _as_killed(results, folder, owner, recover)
     finally:
         os.close(lock)
@@ -74,11 +78,8 @@ def _adopt_one(results: Path, folder: Path, recover: Recover | None) -> Path | N
 def _complete(results: Path, folder: Path) -> Path | None:
     """A trial killed between its last byte and the rename is whole: only move it."""
     try:
-        record = codec.decode((folder / layout.TRIAL_JSON).read_bytes(), TrialRecord)
-        home = results / layout.shard_path(record)
-        if any(layout.sha256_file(folder / name) != digest for name, digest in record.files.items()):
-            return None
-    except (OSError, ValueError):
+        home = results / layout.shard_path(read_shard(folder, verify=True).record)
+    except Exception:  # noqa: BLE001 - half written, or anyone's bytes: then it is made from the raw events
         return None
     if home.exists():
         raise StoreError(f"{home} is there already")
@@ -87,16 +88,38 @@ def _complete(results: Path, folder: Path) -> Path | None:
 
 
 def _as_killed(results: Path, folder: Path, owner: Owner, recover: Recover | None) -> Path:
-    told = {"event_log": "not recovered: nothing here can read the raw events"}
-    log: EventLog | None = None
-    if recover is not None:
-        log, told["event_log"] = recovered_log(folder, recover)
+    told: dict[str, str] = {}
+    log, told["event_log"] = recovered_log(folder, recover or _no_reader)
     readings = _recovered_readings(folder, told)
     record = _killed_record(folder, owner, told)
-    for name in (layout.REQUESTS, layout.CHUNKS, layout.TELEMETRY, layout.TRIAL_JSON):
-        (folder / name).unlink(missing_ok=True)  # half written, and made again from the raw events
+    check_record(record)
+    _unlink(folder, layout.REQUESTS, layout.CHUNKS, layout.TELEMETRY, layout.TRIAL_JSON)  # half written; made again
     telemetry = Telemetry(devices=record.devices, readings=readings) if readings else None
-    return finish(results, folder, record, log, telemetry)
+    try:
+        return finish(results, folder, record, log if log is not None and len(log) else None, telemetry, keep_raw=log is None)
+    except Exception as error:  # readings or events that decode, and can't be stored all the same
+        if layout.no_space(folder, error) or not folder.is_dir() or (log is None and telemetry is None):
+            raise
+        told["event_log"] = told["telemetry"] = f"not recovered: {layout.reason(error)}"
+    _unlink(folder, layout.REQUESTS, layout.CHUNKS, layout.TELEMETRY)
+    return finish(results, folder, _killed_record(folder, owner, told), None, None, keep_raw=True)
+
+
+def _no_reader(folder: Path) -> EventLog:
+    raise StoreError("nothing here can read the raw events")
+
+
+def _unlink(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _check_plain(folder: Path) -> None:
+    """A pipe or a device would be waited for, a link leads elsewhere. Raises: StoreError, OSError."""
+    with os.scandir(folder) as entries:
+        odd = [e.name for e in entries if not e.is_file(follow_symlinks=False) and not e.is_dir(follow_symlinks=False)]
+    if odd:
+        raise StoreError(f"{odd[0]!r} in it is no plain file")
 
 
 def _recovered_readings(folder: Path, told: dict[str, str]) -> tuple[Reading, ...]:
@@ -105,12 +128,15 @@ def _recovered_readings(folder: Path, told: dict[str, str]) -> tuple[Reading, ..
     except FileNotFoundError:
         told["telemetry"] = "none was written"
         return ()
+    except OSError as error:
+        told["telemetry"] = f"not recovered: {layout.reason(error)}"
+        return ()
     readings: list[Reading] = []
     lost = 0
     for line in filter(None, lines):
         try:
             readings.append(codec.decode(line, Reading))
-        except ValueError:
+        except (ValueError, RecursionError):
             lost += 1
     told["telemetry"] = f"recovered: {len(readings)} readings" + (f", {lost} cut off" if lost else "")
     return tuple(readings)
@@ -118,11 +144,12 @@ def _recovered_readings(folder: Path, told: dict[str, str]) -> tuple[Reading, ..
 
 def _killed_record(folder: Path, owner: Owner, told: dict[str, str]) -> TrialRecord:
     ended = _last_sign_of_life(folder, owner.started)
-    error = f"the bench process (pid {owner.pid}) was killed before this trial ended"
+    error = f"the bench process (pid {owner.pid}) ended before this trial was saved"
     try:
         draft = codec.decode((folder / layout.DRAFT_JSON).read_bytes(), TrialRecord)
-    except (OSError, ValueError):
-        told["host"] = "not recorded before the kill"
+        check_record(draft)
+    except (OSError, ValueError, RecursionError):
+        told["host"] = "not recorded before that"
         return TrialRecord(
             bench_version=owner.bench_version,
             key=owner.key,

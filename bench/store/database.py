@@ -27,7 +27,7 @@ def attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool) -> No
     """Attach a file as `lab`. Raises: StoreError (reading), duckdb.Error (writing)."""
     import duckdb
 
-    quoted = str(path).replace("'", "''")
+    quoted = str(path.absolute()).replace("'", "''")  # relative, `~` or `s3:` would mean something
     option = "READ_ONLY" if read_only else f"STORAGE_VERSION '{STORAGE}'"
     try:
         con.execute(f"ATTACH '{quoted}' AS lab ({option})")

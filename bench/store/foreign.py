@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -14,6 +15,8 @@ from bench.store import layout
 from bench.store.ingest import Rejection
 from bench.store.layout import write_error
 from bench.store.validation import BadShard, Shard, read_shard
+
+_UNENDED = {layout.PARTIAL, layout.UNREADABLE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,9 @@ def bring_in(results: Path, sources: Iterable[Path]) -> ImportReport:
             if _is_present(shard, home, taken.get(home.name)):
                 present += 1
                 continue
-            _copy(results, shard, home)
+            if not _copy(results, shard, home):
+                present += 1
+                continue
         except BadShard as error:
             rejected.append(Rejection(shard=str(folder), reason=str(error)))
         except OSError as error:
@@ -59,9 +64,7 @@ def bring_in(results: Path, sources: Iterable[Path]) -> ImportReport:
 def _shards_below(source: Path) -> Iterator[Path]:
     if not source.is_dir():
         raise UsageError(f"{source} is not a folder", hint="give a shard's folder, or one that holds shards")
-    found = [
-        Path(top) for top, _, files in os.walk(source) if layout.TRIAL_JSON in files and layout.PARTIAL not in Path(top).parts
-    ]
+    found = [Path(top) for top, _, files in os.walk(source) if layout.TRIAL_JSON in files and not _UNENDED & set(Path(top).parts)]
     if not found:
         raise UsageError(f"there is no {layout.TRIAL_JSON} in {source} or below it", hint="give a folder that holds shards")
     yield from sorted(found)
@@ -76,8 +79,10 @@ def _is_present(shard: Shard, home: Path, holder: Path | None) -> bool:
     raise BadShard(f"trial_id {shard.record.key.trial_id} is already that of {holder}, with other content")
 
 
-def _copy(results: Path, shard: Shard, home: Path) -> None:
-    """Copy the record and its siblings, check them again where they landed, and rename. Raises: OSError, BadShard."""
+def _copy(results: Path, shard: Shard, home: Path) -> bool:
+    """Copy the record and its siblings, check them again where they landed, and rename; False where another process has
+    brought in the same shard meanwhile. Raises: OSError, BadShard.
+    """
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=layout.partial_dir(results), prefix=".import-") as scratch:
         landing = Path(scratch) / home.name
@@ -88,5 +93,11 @@ def _copy(results: Path, shard: Shard, home: Path) -> None:
         if read_shard(landing, verify=True).sha256 != shard.sha256:
             raise BadShard("it changed while it was copied")
         layout.sync(landing)
-        landing.rename(home)
+        try:
+            landing.rename(home)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return not _is_present(shard, home, home)
     layout.sync(home.parent)
+    return True

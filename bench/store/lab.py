@@ -22,6 +22,7 @@ from bench.store import layout, locks, schema
 from bench.store.database import attach, close_copy, memory, open_copy, remove
 from bench.store.ingest import Ingest, IngestReport, Progress
 from bench.store.layout import write_error
+from bench.store.work import clear_work
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,6 +70,7 @@ class Lab:
         """
         import duckdb
 
+        clear_work(self._results)
         with self._writing():
             base = self._base()
             try:
@@ -112,8 +114,8 @@ class Lab:
         import duckdb
 
         with locks.exclusive(self._cache / LOCK, self._on_wait):
-            remove(self._cache / _COPY)
             try:
+                remove(self._cache / _COPY)
                 yield
             except (OSError, duckdb.IOException, duckdb.TransactionException) as error:
                 raise write_error(self.database, error) from error

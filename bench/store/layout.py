@@ -3,13 +3,16 @@
 results/
   shards/date=YYYY-MM-DD/<run_id>/<trial_id>/   one ended trial, never changed again
   shards/.partial/<trial_id>/                   one trial being written
+  shards/.partial-unreadable/<trial_id>/        raw events that could not be read back, as they were
   runs/<run_id>.json                            what a run set out to do
   lab.duckdb                                    the cache
   .lab.lock                                     held by whoever writes the cache
+  .work/<run_id>.<pid>/                         engines' own files while that process runs them
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -30,18 +33,49 @@ SIBLINGS = (REQUESTS, CHUNKS, TELEMETRY, ENGINE_LOG)
 """What may lie beside `trial.json` in a shard, with its hash in `TrialRecord.files`."""
 
 PARTIAL = ".partial"
+UNREADABLE = ".partial-unreadable"
 OWNER_JSON = "owner.json"
 DRAFT_JSON = "draft.json"
 TELEMETRY_SPILL = "telemetry.jsonl"
 """Readings as they come, one JSON object a line: what a killed trial keeps of its telemetry."""
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_HASH_BLOCK_B = 1 << 20
+_SHOWN_LETTERS = 120
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE_SAID = re.compile("|".join([*(re.escape(os.strerror(code)) for code in _NO_SPACE), r"\d+ requested and \d+ written"]))
+"""How it reads where it has no number: DuckDB's words, and NumPy's."""
+_FULL_B = 256 << 10
+"""Free space below which a disk counts as full [bytes]."""
+_UNUSABLE = "?*[\\"
+"""What DuckDB takes for a pattern, a query or a separator in a path, with no way to say that it isn't one."""
 
 
 def safe_name(name: str) -> bool:
     """Whether `name` can be a folder's: letters, digits, dot, dash, underscore, at most 128, not beginning with a dot."""
     return _SAFE_NAME.fullmatch(name) is not None
+
+
+def check_results(results: Path) -> Path:
+    """`results` itself, where results can lie there at all. Raises: StoreError."""
+    hint = "give another folder with --results DIR (or BENCH_RESULTS)"
+    if not str(results).isprintable():  # a byte that is no UTF-8 is not printable either
+        raise StoreError(f"results can't lie in {str(results)!r}: the name is not printable text", hint=hint)
+    try:
+        results.stat()
+        whole = results.absolute()
+    except FileNotFoundError:
+        whole = results.absolute()
+    except OSError as error:
+        raise StoreError(f"results can't lie in {_short(results)}: {error.strerror}", hint=hint) from error
+    bad = next((letter for letter in str(whole) if letter in _UNUSABLE), None)
+    if bad is not None:
+        raise StoreError(f"results can't lie in {whole}: the database can't be in a path with {bad!r}", hint=hint)
+    return results
+
+
+def _short(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}..."
 
 
 def shards_dir(results: Path) -> Path:
@@ -52,6 +86,16 @@ def shards_dir(results: Path) -> Path:
 def partial_dir(results: Path) -> Path:
     """Where trials are written: on the same file system as the shards, so that a rename is enough."""
     return shards_dir(results) / PARTIAL
+
+
+def unreadable_dir(results: Path) -> Path:
+    """Where raw events go that could not be read back: never deleted, never looked into again."""
+    return shards_dir(results) / UNREADABLE
+
+
+def work_dir(results: Path) -> Path:
+    """Where engines' own files lie while they run, a folder a process."""
+    return results / ".work"
 
 
 def shard_path(record: TrialRecord) -> str:
@@ -83,6 +127,8 @@ def _folders(parent: Path) -> list[Path]:
             return sorted(Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:  # no answer is not the answer that nothing is there
+        raise StoreError(f"can't read {_short(parent)}: {error.strerror}", hint="is it your folder?") from error
 
 
 def sha256_file(path: Path) -> str:
@@ -102,12 +148,33 @@ def sync(path: Path) -> None:
 
 def write_error(path: Path, error: BaseException) -> StoreError:
     """What a failed write means: the path, the system's reason, the space left, and what to do."""
-    reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     free = _free_text(path)
     return StoreError(
-        f"can't write {path}: {reason} ({free})",
+        f"can't write {_short(path)}: {reason(error)} ({free})",
         hint="free some space or give another folder with --results DIR (or BENCH_RESULTS)",
     )
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line, whatever it is."""
+    said = getattr(error, "strerror", None) or str(error)
+    return next(iter(said.splitlines()), "") or type(error).__name__
+
+
+def no_space(folder: Path, error: BaseException | None) -> bool:
+    """Whether a full disk (or quota) is what an error in `folder` comes from, or may be: not all that write say why they
+    could not. It is worth another try once there is space.
+    """
+    try:
+        if shutil.disk_usage(folder).free < _FULL_B:
+            return True
+    except OSError:
+        return False
+    while error is not None:
+        if getattr(error, "errno", None) in _NO_SPACE or _NO_SPACE_SAID.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _free_text(path: Path) -> str:

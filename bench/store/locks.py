@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +20,11 @@ _QUIET_S = 1.0
 def try_lock(path: Path, *, create: bool) -> int | None:
     """An open descriptor that holds the lock of `path`, or None where another holds it. Close it to let go.
 
-    Raises: OSError (no such file, no permission).
+    Raises: OSError (no such file, no permission, no plain file).
     """
-    handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+    handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | (os.O_CREAT if create else 0), 0o666)
     try:
+        _check_plain(handle, path)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
@@ -30,6 +33,12 @@ def try_lock(path: Path, *, create: bool) -> int | None:
         os.close(handle)
         raise
     return handle
+
+
+def _check_plain(handle: int, path: Path) -> None:
+    """A pipe would be waited for. Raises: OSError."""
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
 
 
 @contextmanager

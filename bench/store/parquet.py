@@ -146,7 +146,7 @@ def read_readings(folder: Path) -> tuple[tuple[Reading, ...], tuple[Reading, ...
     """The readings of a shard: (baseline, trial). Raises: duckdb.Error, OSError."""
     names = ("phase", "uid", "before_ns", "after_ns", "throttle", "memory_used_b", *_READING_FLOATS)
     with _connect() as con:
-        source = con.read_parquet(str(folder / TELEMETRY), file_row_number=True)
+        source = con.read_parquet(str((folder / TELEMETRY).absolute()), file_row_number=True)
         there = [name for name in names if name in source.columns]  # a shard of an earlier bench lacks the newest ones
         rows = source.order("file_row_number").project(", ".join(there)).fetchall()
     baseline: list[Reading] = []
@@ -183,7 +183,7 @@ def _write(path: Path, trial_id: str, columns: Mapping[str, Column | _Texts], ty
         con.execute(
             f"COPY (SELECT CAST({_quoted(trial_id)} AS VARCHAR) AS trial_id, {selected} "  # noqa: S608 - our own names
             f"FROM frame{joins}{' ORDER BY row_number' if joins else ''}) "
-            f"TO {_quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)"
+            f"TO {_quoted(str(path.absolute()))} (FORMAT parquet, COMPRESSION zstd)"
         )
 
 
@@ -217,7 +217,7 @@ def _quoted(text: str) -> str:
 
 def _read(path: Path, types: Mapping[str, str], order: str) -> dict[str, Column]:
     with _connect() as con:
-        source = con.read_parquet(str(path), file_row_number=True)
+        source = con.read_parquet(str(path.absolute()), file_row_number=True)
         columns: dict[str, Column] = source.order(order).project(", ".join(types)).fetchnumpy()
     return columns
 

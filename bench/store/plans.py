@@ -87,7 +87,7 @@ def planned_runs(results: Path) -> list[str]:
     try:
         files = [path for path in (results / "runs").iterdir() if path.suffix == ".json" and layout.safe_name(path.stem)]
         return [path.stem for path in sorted(files, key=_age)]
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # whatever is there, it is no run that can be gone on with
         return []
 
 

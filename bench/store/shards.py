@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from bench import __version__, clock, codec
-from bench.errors import BenchError, StoreError
+from bench.errors import StoreError
 from bench.records import Case, EventLog, Telemetry, TrialKey, TrialRecord
 from bench.store import layout, parquet
 from bench.store.layout import write_error
@@ -22,7 +22,7 @@ from bench.store.owner import Owner, claim
 Recover = Callable[[Path], EventLog]
 """Rebuilds an event log from the raw events that the load generator spilled into a folder.
 
-Raises: BenchError, OSError, ValueError.
+Raises: anything, where the bytes are bad.
 """
 
 
@@ -48,7 +48,7 @@ class OpenShard:
         try:
             _write_bytes(self._folder / layout.DRAFT_JSON, encode_record(draft))
         except (OSError, TypeError) as error:
-            raise write_error(self._folder, error) from error
+            raise _unsaved(self._folder, error) from error
 
     def save(self, record: TrialRecord, log: EventLog | None, telemetry: Telemetry | None) -> Path:
         """Write Parquet and JSON, hash them, rename into place; returns the shard's folder. `files` of the stored record is
@@ -58,10 +58,13 @@ class OpenShard:
         """
         if self._lock is None:
             raise StoreError(f"trial {record.key.trial_id} was saved already")
+        keep_raw = False
         if log is None and self._recover is not None and _spilled(self._folder):
             log, told = recovered_log(self._folder, self._recover)
             record = dataclasses.replace(record, extra={**record.extra, "event_log": told})
-        folder = finish(self._results, self._folder, record, log, telemetry)
+            keep_raw = log is None
+            log = log or None
+        folder = finish(self._results, self._folder, record, log, telemetry, keep_raw=keep_raw)
         os.close(self._lock)
         self._lock = None
         return folder
@@ -110,8 +113,10 @@ class ShardStore:
         return OpenShard(self._results, folder, lock, self._recover)
 
 
-def finish(results: Path, folder: Path, record: TrialRecord, log: EventLog | None, telemetry: Telemetry | None) -> Path:
-    """Turn a partial folder into a shard; what is no part of one is removed. Raises: StoreError."""
+def finish(
+    results: Path, folder: Path, record: TrialRecord, log: EventLog | None, telemetry: Telemetry | None, *, keep_raw: bool = False
+) -> Path:
+    """Turn a partial folder into a shard; what is no part of one is removed, or set aside with `keep_raw`. Raises: StoreError."""
     import duckdb
 
     try:
@@ -127,30 +132,59 @@ def finish(results: Path, folder: Path, record: TrialRecord, log: EventLog | Non
             layout.sync(path)
         record = dataclasses.replace(record, files={path.name: layout.sha256_file(path) for path in siblings})
         _write_bytes(folder / layout.TRIAL_JSON, encode_record(record))
+        if keep_raw:
+            _set_aside(results, folder)
         publish(folder, home)
-    except (OSError, duckdb.Error, ValueError, TypeError) as error:
-        raise write_error(folder, error) from error
+    except (OSError, duckdb.Error, ValueError, TypeError, ArithmeticError) as error:
+        raise _unsaved(folder, error) from error
     return home
 
 
 def recovered_log(folder: Path, recover: Recover) -> tuple[EventLog | None, str]:
-    """The event log out of a folder's raw events, or None, with a sentence on how that went."""
+    """The event log out of a folder's raw events, None where they can't be read, with a sentence on how that went.
+
+    Raises: StoreError where the disk is full: with space they can be read.
+    """
     try:
         log = recover(folder)
-    except (BenchError, OSError, ValueError) as error:
-        return None, f"not recovered: {error}"
+    except Exception as error:
+        if layout.no_space(folder, error):
+            raise _unsaved(folder, error) from error
+        return None, f"not recovered: {layout.reason(error)}; {_kept_text(folder)}"
     if len(log) == 0:
-        return None, "not recovered: no request had been sent"
+        return log, "not recovered: no request had been sent"
     return log, f"recovered: {len(log)} requests"
+
+
+def _kept_text(folder: Path) -> str:
+    return f"the raw events are kept in shards/{layout.UNREADABLE}/{folder.name}"
+
+
+def _set_aside(results: Path, folder: Path) -> None:
+    """Keep what could not be read back, out of the way of every later command. Raises: OSError."""
+    raw = _raw(folder)
+    if raw:
+        aside = layout.unreadable_dir(results) / folder.name
+        aside.mkdir(parents=True, exist_ok=True)
+        for entry in raw:
+            entry.rename(aside / entry.name)
+        layout.sync(aside)
+
+
+def _unsaved(folder: Path, error: BaseException) -> StoreError:
+    problem = write_error(folder, error)
+    if layout.no_space(folder, error):
+        problem.hint = f"free some space: {folder} is kept, and the next bench run or bench table with space makes a trial of it"
+    return problem
 
 
 def publish(folder: Path, home: Path) -> None:
     """Move a complete partial folder to its place. Raises: OSError."""
+    home.parent.mkdir(parents=True, exist_ok=True)  # before anything is removed: it may need space
     keep = {*layout.SIBLINGS, layout.TRIAL_JSON, layout.OWNER_JSON}
     for entry in folder.iterdir():
         if entry.name not in keep:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-    home.parent.mkdir(parents=True, exist_ok=True)
     layout.sync(folder)
     folder.rename(home)
     (home / layout.OWNER_JSON).unlink(missing_ok=True)
@@ -166,8 +200,13 @@ def encode_record(record: TrialRecord) -> bytes:
 
 
 def _spilled(folder: Path) -> bool:
-    known = {*layout.SIBLINGS, layout.OWNER_JSON, layout.DRAFT_JSON, layout.TELEMETRY_SPILL}
-    return any(entry.name not in known for entry in folder.iterdir())
+    return any(entry.name != layout.TELEMETRY_SPILL for entry in _raw(folder))
+
+
+def _raw(folder: Path) -> list[Path]:
+    """What was written while the trial ran, and is no part of a shard."""
+    known = {*layout.SIBLINGS, layout.TRIAL_JSON, layout.OWNER_JSON, layout.DRAFT_JSON}
+    return [entry for entry in folder.iterdir() if entry.name not in known and entry.suffix != ".part"]
 
 
 def _storable(value: Any) -> Any:

@@ -43,8 +43,7 @@ def read_shard(folder: Path, *, verify: bool) -> Shard:
     """
     data = _trial_json(folder)
     record = _decode(data)
-    _check_names(record)
-    _check_numbers(record)
+    check_record(record)
     _check_siblings(folder, record, verify=verify)
     return Shard(folder=folder, sha256=hashlib.sha256(data).hexdigest(), record=record)
 
@@ -52,6 +51,12 @@ def read_shard(folder: Path, *, verify: bool) -> Shard:
 def read_record(folder: Path) -> TrialRecord:
     """The record alone, whatever became of its siblings. Raises: BadShard."""
     return _decode(_trial_json(folder))
+
+
+def check_record(record: TrialRecord) -> None:
+    """Refuse a record that no shard can hold: its names, its date, its numbers. Raises: BadShard."""
+    _check_names(record)
+    _check_numbers(record)
 
 
 def check_place(results: Path, shard: Shard) -> None:

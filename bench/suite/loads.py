@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, TypeAdapter, WithJsonSchema
 
 from bench.records import DataSpec, Stage
-from bench.suite.values import Count, PositiveSeconds, Text, TokenCount, require_text
+from bench.suite.values import MOST_IN_FLIGHT, InFlight, PositiveSeconds, Text, TokenCount, require_text
 from bench.suite.written import did_you_mean
 
 FileType = Literal["sharegpt", "jsonl", "csv", "parquet", "mooncake", "azure"]
 _TYPES = ("synthetic", "sharegpt", "jsonl", "csv", "parquet", "mooncake", "azure")
 _LOOKS_LIKE_A_FILE = r"[./\\]"
 _FASTEST_RATE = 1_000_000
-_LEVEL: TypeAdapter[int] = TypeAdapter(Count)
+_LEVEL: TypeAdapter[int] = TypeAdapter(InFlight)
 _SECONDS: TypeAdapter[float] = TypeAdapter(PositiveSeconds)
 
 
@@ -184,7 +184,7 @@ def _one_unit(parts: list[_Part]) -> Stages:
             try:
                 _LEVEL.validate_python(level)
             except ValueError:
-                raise ValueError(f"{level:g} is not a batch_size: write whole numbers from 1 on") from None
+                raise ValueError(f"{level:g} is not a batch_size: write whole numbers from 1 to {MOST_IN_FLIGHT:,}") from None
     return found
 
 

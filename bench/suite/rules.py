@@ -12,13 +12,17 @@ from difflib import get_close_matches
 from bench import plugins
 from bench.records import Search
 from bench.suite.load_rules import LOAD_RULES, is_open
+from bench.suite.loads import Stages
 from bench.suite.matrix import Point
-from bench.suite.resolve import MINIMUM_WINDOW_S, at_end, engine_of, load_of, profile_of, window_defaults
+from bench.suite.resolve import GRACE_S, MINIMUM_WINDOW_S, at_end, engine_of, load_of, profile_of, window_defaults
+from bench.suite.values import MOST_IN_FLIGHT
 from bench.suite.written import Problems
 
 Finding = tuple[tuple[str, ...], str]
 Rule = Callable[[Point], Iterator[Finding]]
 
+MOST_ARRIVALS = 20_000_000
+"""As the load generator has it, which refuses them too late for a person: when the engine is up."""
 _ATTACHING = frozenset({"openai"})
 """Built-in engines that are only an address. All other built-ins launch themselves; those of plugins are not judged."""
 
@@ -90,6 +94,24 @@ def _arrivals(point: Point) -> Iterator[Finding]:
         yield ("arrivals",), "'arrivals: gamma' needs 'burstiness': 1 is Poisson, below 1 burstier, above 1 steadier"
 
 
+def _arrivals_fit(point: Point) -> Iterator[Finding]:
+    """Moments of arrival are drawn before the load, and held by every worker."""
+    if point.has("num_prompts") or point.get("arrivals") == "trace" or not (point.has("request_rate") or is_open(point)):
+        return
+    stages, window = point.get("stages"), window_defaults(point)
+    around_s = window.warmup_s + point.get("grace", GRACE_S)
+    if isinstance(stages, Stages):
+        expected = sum((s.start + s.end) / 2 * s.duration_s for s in stages.stages) + stages.highest * around_s
+    else:
+        expected = point.get("request_rate", 0.0) * (point.get("duration", window.duration_s) + around_s)
+    if math.isfinite(expected) and expected > MOST_ARRIVALS:
+        key = "stages" if isinstance(stages, Stages) else "request_rate"
+        yield (
+            (key, "duration", "warmup", "grace"),
+            f"'{key}' brings more than {MOST_ARRIVALS:,} requests: lower it or shorten the time",
+        )
+
+
 def _length_of_job(point: Point) -> Iterator[Finding]:
     if point.has("num_prompts", "duration"):
         yield (
@@ -136,6 +158,8 @@ def sweep_rules(point: Point) -> Iterator[Finding]:
             yield ("sweep", key), f"'sweep' together with '{key}': a sweep chooses its own loads; drop {key} (null takes it back)"
     if search.low >= search.high:
         yield ("sweep",), "sweep.low is not below sweep.high: nothing lies between them"
+    if search.over == "batch_size" and search.high > MOST_IN_FLIGHT:
+        yield ("sweep",), f"sweep.high is above {MOST_IN_FLIGHT:,} over batch_size: so many connections fit into no client"
     if search.over == "batch_size" and not (search.low.is_integer() and search.high.is_integer()):
         yield ("sweep",), "sweep.low and sweep.high must be whole numbers over batch_size: write over: request_rate for rates"
     yield from _aims(point, search)
@@ -155,7 +179,17 @@ def _aims(point: Point, search: Search) -> Iterator[Finding]:
         yield ("sweep", "arrivals"), "'sweep' with 'arrivals: burst' or 'trace', which have no rate to choose: drop arrivals"
 
 
-_OF_A_CASE: tuple[Rule, ...] = (_model, _engine, _closed_or_open, _arrivals, _length_of_job, _exactness, _timeouts, _secrets)
+_OF_A_CASE: tuple[Rule, ...] = (
+    _model,
+    _engine,
+    _closed_or_open,
+    _arrivals,
+    _arrivals_fit,
+    _length_of_job,
+    _exactness,
+    _timeouts,
+    _secrets,
+)
 RULES: tuple[Rule, ...] = (*_OF_A_CASE, *LOAD_RULES)
 
 

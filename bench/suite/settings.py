@@ -14,13 +14,14 @@ from bench.records import Profile, ProtocolName
 from bench.suite.loads import DatasetChoice, StageList
 from bench.suite.values import (
     Argument,
+    Burstiness,
     CaseName,
     Count,
     DeviceList,
     Goodput,
+    InFlight,
     Length,
     Mass,
-    Positive,
     PositiveSeconds,
     PrefixTokens,
     Rate,
@@ -28,6 +29,7 @@ from bench.suite.values import (
     RequestCount,
     Seconds,
     Seed,
+    Speed,
     Sweeping,
     Temperature,
     Text,
@@ -70,7 +72,7 @@ class Settings(BaseModel):
         default=None, description="Whether answers are streamed; without, there is no TTFT, TPOT or ITL. Default: true."
     )
     devices: DeviceList | None = Field(default=None, description="Boards to run on, one or a list; the list does not expand.")
-    batch_size: Count | None = Field(
+    batch_size: InFlight | None = Field(
         default=None, description="Closed loop: requests in flight, each refilled at once. Default: 1 without `request_rate`."
     )
     request_rate: Rate | None = Field(
@@ -80,10 +82,10 @@ class Settings(BaseModel):
         default=None,
         description="Open loop: spacing of requests; `trace`: as in the `dataset`. Default: `poisson`, or `burst` at rate `inf`.",
     )
-    burstiness: Positive | None = Field(
+    burstiness: Burstiness | None = Field(
         default=None, description="Shape of `gamma` arrivals: below 1 burstier than Poisson, above 1 steadier."
     )
-    speed: Positive | None = Field(default=None, description="With `arrivals: trace`: how much faster than it was. Default: 1.")
+    speed: Speed | None = Field(default=None, description="With `arrivals: trace`: how much faster than it was. Default: 1.")
     stages: StageList | None = Field(
         default=None,
         description="A load that changes: steps and ramps of `rate` or `batch_size`; see [load and data](load-data.md).",
@@ -91,7 +93,7 @@ class Settings(BaseModel):
     sweep: Sweeping | None = Field(
         default=None, description="Search for a load instead of measuring given ones; see [sweeps](sweeps.md)."
     )
-    max_concurrency: Count | None = Field(default=None, description="Open loop: cap on requests in flight.")
+    max_concurrency: InFlight | None = Field(default=None, description="Open loop: cap on requests in flight.")
     num_prompts: RequestCount | None = Field(default=None, description="Measure this many requests instead of a `duration`.")
     input_tokens: Length | None = Field(
         default=None, description="Prompt length in tokens, a number or a distribution. Default: 128."

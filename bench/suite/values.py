@@ -18,6 +18,8 @@ _ZERO_PATTERN = r"^\s*0+(\.0+)?\s*[a-zA-Z]*\s*$"
 SloName = Literal["ttft", "tpot", "e2e"]
 _FASTEST_RATE = 1_000_000
 _LONGEST_TOKENS = 10_000_000
+MOST_IN_FLIGHT = 100_000
+"""Each is a connection of its own, beyond what one machine's ports allow to one address."""
 _SLO = r"(ttft|tpot|e2e):([0-9]+(?:\.[0-9]+)?)"
 _WORD = r"[^\x00-\x20\x7f]"
 TEXT_PATTERN = rf"^{_WORD}([^\x00-\x1f\x7f]*{_WORD})?$"
@@ -132,15 +134,18 @@ Url = Annotated[
 ]
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 Count = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]
-RequestCount = Annotated[int, Field(ge=1, le=1_000_000_000), BeforeValidator(_whole)]
+InFlight = Annotated[int, Field(ge=1, le=MOST_IN_FLIGHT), BeforeValidator(_whole)]
+RequestCount = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(_whole)]
 TokenCount = Annotated[int, Field(ge=1, le=_LONGEST_TOKENS), BeforeValidator(_whole)]
 PrefixTokens = Annotated[int, Field(ge=0, le=_LONGEST_TOKENS), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=sys.maxsize), BeforeValidator(_whole)]
 Repeats = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
-Workers = Annotated[int, Field(ge=1, le=1024), BeforeValidator(_whole)]
+Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_whole)]
 PointCount = Annotated[int, Field(ge=4, le=1000), BeforeValidator(_whole)]
 LoadBound = Annotated[float, Field(gt=0, le=_FASTEST_RATE), BeforeValidator(_number)]
 Positive = Annotated[float, Field(gt=0), BeforeValidator(_number)]
+Burstiness = Annotated[float, Field(ge=0.01, le=1_000_000), BeforeValidator(_number)]
+Speed = Annotated[float, Field(ge=0.000_001, le=1_000_000), BeforeValidator(_number)]
 Temperature = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
 Mass = Annotated[float, Field(gt=0, le=1), BeforeValidator(_number)]
 Spread = Annotated[float, Field(ge=0, le=10), BeforeValidator(_number)]

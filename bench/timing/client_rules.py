@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.records import Case, ClientHealth, EventLog, FloatArray, Metric, Reason, Window
+from bench.timing.counts import Vetted
 from bench.timing.population import Population
 from bench.timing.throughput import PerBlock
 from bench.timing.validity import raise_code, threshold
@@ -33,6 +34,7 @@ class Judged:
     log: EventLog
     window: Window
     members: Population
+    counts: Vetted
     blocks: PerBlock
     metrics: Mapping[str, Metric]
     ttft_ms: FloatArray
@@ -45,7 +47,7 @@ class Judged:
 def client_saturated(judged: Judged) -> tuple[Reason, ...]:
     """The client distorted what it measured: stamps came late, sends came late, or the load was never reached."""
     profile = judged.case.profile
-    late = [text for text in (_late_first(judged), _late_gaps(judged), _coalesced(judged), _busy(judged.health)) if text]
+    late = [text for text in (_late_loop(judged), _busy(judged.health)) if text]
     unsent = [text for text in (_late_sends(judged), _not_reached(judged)) if text]
     return (
         *(raise_code("client_saturated", profile, "; ".join((*late, *unsent)), groups=("latency",)) if late or unsent else ()),
@@ -72,6 +74,13 @@ def _moved_ms(lag_ms: float, spread_ms: float) -> float:
     return spread_ms - math.sqrt(max(spread_ms**2 - lag_ms**2, 0.0))
 
 
+def _late_loop(judged: Judged) -> str | None:
+    """All that a late loop did, behind how late it was."""
+    lag = judged.health.loop_lag_p99_ms
+    done = [text for text in (_late_first(judged), _late_gaps(judged), _coalesced(judged)) if text]
+    return f"the client's loop was late by {lag:.1f} ms (p99): {', '.join(done)}" if lag is not None and done else None
+
+
 def _late_first(judged: Judged) -> str | None:
     """First chunks stamped late. A lag wider than the spread may sit under every TTFT alike, so it counts in full."""
     lag, ttft = judged.health.loop_lag_p99_ms, judged.metrics["ttft_ms"]
@@ -80,7 +89,7 @@ def _late_first(judged: Judged) -> str | None:
     moved = lag if lag >= spread else _moved_ms(lag, spread)
     if moved <= _tolerance_ms(judged, ttft.p50):
         return None
-    return f"the client's loop was late by {lag:.1f} ms (p99), which may be {moved:.1f} ms of a TTFT of {ttft.p50:.1f} ms"
+    return f"that may be {moved:.1f} ms of a TTFT of {ttft.p50:.1f} ms"
 
 
 def _late_gaps(judged: Judged) -> str | None:
@@ -93,7 +102,7 @@ def _late_gaps(judged: Judged) -> str | None:
     moved = _moved_ms(lag, spread)
     if moved <= _tolerance_ms(judged, gap.p99 or gap.p50):
         return None
-    return f"the client's loop was late by {lag:.1f} ms (p99), which may be {moved:.1f} ms of the tail of ICL ({gap.p50:.1f} ms)"
+    return f"that may be {moved:.1f} ms of the tail of ICL ({gap.p50:.1f} ms)"
 
 
 def _coalesced(judged: Judged) -> str | None:
@@ -102,7 +111,7 @@ def _coalesced(judged: Judged) -> str | None:
         return None
     if lag <= COALESCING_LAG_SHARE * gap or lag <= TOLERANCE_MS:
         return None
-    return f"{share:.0%} of reads held several events while the loop was late by {lag:.1f} ms (p99)"
+    return f"{share:.0%} of reads held several events"
 
 
 def _busy(health: ClientHealth) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 from bench.records import Metric, Profile, Reason, StreamEnd, Window
 from bench.stats import linear_trend
 from bench.timing.energy import NO_SENSOR
-from bench.timing.load_rules import significant
+from bench.timing.load_rules import moved, significant
 from bench.timing.readings import DeviceSeries
 from bench.timing.scopes import ScopeEnergy
 from bench.timing.validity import raise_code, threshold
@@ -40,7 +40,7 @@ def _power_trend(energy: ScopeEnergy, profile: Profile) -> tuple[Reason, ...]:
     trend = None if energy.block_j is None else linear_trend(energy.block_j)
     if trend is None or not significant(trend, threshold("not_steady", profile)):
         return ()
-    text = f"power moved by {trend.change:+.1%} across the window (99% interval {trend.low:+.1%} to {trend.high:+.1%})"
+    text = f"power {moved(trend)}"
     return raise_code("not_steady", profile, text, groups=("energy",))
 
 

@@ -154,7 +154,7 @@ def work_of(seen: Observed) -> Work:
         total_tokens=total,
         completed=blocks.completed,
         edge_tokens=edge,
-        reason=blocks.output_reason or "prompt tokens are unknown",
+        reason=blocks.output_reason or blocks.input_reason,
     )
 
 

@@ -48,7 +48,12 @@ def bounded(name: str, value: float, terms: Terms, *, n: int = 1, source: str | 
     if GAIN not in terms:
         return replace(scalar(name, value, n=n, source=source), terms=kept)
     below, above = halves(terms)
-    return replace(scalar(name, value, low=value - below, high=value + above, n=n, source=source), terms=kept)
+    return replace(scalar(name, value, low=_low(name, value - below), high=value + above, n=n, source=source), terms=kept)
+
+
+def _low(name: str, low: float) -> float:
+    """What is drawn can't be less than nothing; what is left above an idle may be."""
+    return low if "_net" in name else max(0.0, low)
 
 
 def same_board(name: str, metric: Metric, source: str | None) -> Metric:
@@ -56,4 +61,4 @@ def same_board(name: str, metric: Metric, source: str | None) -> Metric:
     assert metric.value is not None
     terms = {cause: width for cause, width in metric.terms.items() if cause != GAIN}
     below, above = halves(terms)
-    return replace(metric, name=name, low=metric.value - below, high=metric.value + above, source=source, terms=terms)
+    return replace(metric, name=name, low=_low(name, metric.value - below), high=metric.value + above, source=source, terms=terms)

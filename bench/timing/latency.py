@@ -99,18 +99,24 @@ def e2e_ms(log: EventLog, stamps: ContentStamps) -> FloatArray:
     return _between_ms(np.where(stamps.last_ns != MISSING, stamps.last_ns, stamps.whole_ns), log.sent_ns)
 
 
+def came_at_once(tokens: Tokens, stamps: ContentStamps) -> BoolArray:
+    """Replies of several chunks that one read brought: what lies between their tokens can't be seen, and is not 0."""
+    return np.asarray((tokens.chunks > 1) & (stamps.first_ns != MISSING) & (stamps.last_ns <= stamps.first_ns))
+
+
 def tpot_ms(tokens: Tokens, stamps: ContentStamps) -> FloatArray:
     """Time per output token [ms]: (last content - first content) / (n_out - k1).
 
     k1 = tokens in the first chunk when known, else 1. A textless stop token arrives in no chunk, so it isn't in n_out here.
-    Undefined for n_out <= k1, an unknown n_out, or reasoning that usage counts but the stream never showed.
+    Undefined for n_out <= k1, an unknown n_out, a reply that came in one read, or reasoning that usage counts but the stream
+    never showed.
     """
     head = tokens.per_chunk_known & (stamps.first_chunk != MISSING)
     k1 = np.ones(len(tokens.n_out))
     k1[head] = tokens.per_chunk[stamps.first_chunk[head]]
     counted = np.where((tokens.n_out > 0) & ~tokens.hidden, tokens.delivered, np.nan)
     rest = counted - k1
-    defined = (stamps.first_ns != MISSING) & (rest > 0)  # a comparison with NaN is False
+    defined = (stamps.first_ns != MISSING) & (rest > 0) & ~came_at_once(tokens, stamps)  # a comparison with NaN is False
     return np.where(defined, (stamps.last_ns - stamps.first_ns) / NS_PER_MS / np.where(defined, rest, 1.0), np.nan)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.records import MISSING, TOKEN_ID_PROTOCOLS, EventLog, Reason
+from bench.records import MISSING, TOKEN_ID_PROTOCOLS, Reason
 from bench.stats import Trend, linear_trend, mean_interval
 from bench.timing.client_rules import Judged, client_saturated
+from bench.timing.failures import most_frequent
 from bench.timing.population import BoolArray
 from bench.timing.precision import same_precision
-from bench.timing.validity import PREFIX_CACHE_INVALID_SHARE, raise_code, threshold
+from bench.timing.validity import PREFIX_CACHE_INVALID_SHARE, Severity, raise_code, threshold
 
 TEMPLATE_TOKENS = 64
 """A chat template may add this many tokens to a prompt, or a tenth of it."""
@@ -30,6 +31,7 @@ def load_reasons(judged: Judged, engine_precision: str | None) -> tuple[Reason, 
         *prompts_recycled(judged),
         *silent_precision_fallback(judged, engine_precision),
         *impossible_latency(judged),
+        *impossible_counts(judged),
     )
 
 
@@ -60,14 +62,16 @@ def errors(judged: Judged) -> tuple[Reason, ...]:
     ):
         count = int(which.sum())
         if count and count / members.count > threshold(code, profile):
-            text = f"{count} of {members.count} requests {words} ({count / members.count:.1%}){_first_error(judged.log, which)}"
+            text = f"{count} of {members.count} requests {words} ({count / members.count:.1%}){_most_often(judged, which, count)}"
             found += raise_code(code, profile, text)
     return found
 
 
-def _first_error(log: EventLog, which: BoolArray) -> str:
-    first = next((log.error[i] for i in np.flatnonzero(which).tolist() if log.error[i]), None)
-    return f", first: {first}" if first else ""
+def _most_often(judged: Judged, which: BoolArray, count: int) -> str:
+    failure = most_frequent(judged.log, which)
+    if failure is None:
+        return ""
+    return f": {failure}" if failure.count == count else f", most often ({failure.count}): {failure}"
 
 
 # --- the server -------------------------------------------------------------------------------------------------------
@@ -96,9 +100,15 @@ def not_steady(judged: Judged) -> tuple[Reason, ...]:
             found.append(f"{-behind.value:.1%} of the requests due were not done in their time: the queue grew")
     trend = None if load.arrivals in ("poisson", "gamma") else linear_trend(blocks.output_tokens)
     if trend is not None and significant(trend, limit):
-        ends = f"99% interval {trend.low:+.1%} to {trend.high:+.1%}"
-        found.append(f"output tokens moved by {trend.change:+.1%} across the window ({ends})")
+        found.append(f"output tokens {moved(trend)}")
     return raise_code("not_steady", profile, "; ".join(found), groups=("throughput",)) if found else ()
+
+
+def moved(trend: Trend) -> str:
+    """A trend in words. A line through what fell to nothing ends below zero: its number says no more than the words."""
+    if abs(trend.change) > 1.0:
+        return f"{'rose' if trend.change > 0 else 'fell'} by more than the mean across the window"
+    return f"moved by {trend.change:+.1%} across the window (99% interval {trend.low:+.1%} to {trend.high:+.1%})"
 
 
 def significant(trend: Trend, limit: float) -> bool:
@@ -172,3 +182,15 @@ def impossible_latency(judged: Judged) -> tuple[Reason, ...]:
         return ()
     text = f"{count} of {len(ttft)} requests had their first token no later than they were sent"
     return raise_code("impossible", judged.case.profile, text, groups=("latency",))
+
+
+def impossible_counts(judged: Judged) -> tuple[Reason, ...]:
+    """Token counts that the text can't hold: they are not used. A few are a warning, and so are those that could just be."""
+    found: tuple[Reason, ...] = ()
+    for refusal in (judged.counts.output, judged.counts.prompt):
+        worst: Severity = "invalid" if refusal.all_refused else "warning"
+        told: tuple[tuple[str | None, Severity], ...] = ((refusal.impossible, worst), (refusal.doubtful, "warning"))
+        for text, severity in told:
+            if text:
+                found += raise_code("impossible", judged.case.profile, text, groups=("throughput",), severity=severity)
+    return found

@@ -9,6 +9,7 @@ import numpy as np
 
 from bench.records import MISSING, Case, EventLog, FloatArray, IntArray, Metric, Window
 from bench.timing import latency, throughput
+from bench.timing.counts import Vetted, vet_counts
 from bench.timing.latency import ContentStamps, Gaps
 from bench.timing.population import BoolArray, Population, in_flight_mean, population
 from bench.timing.spec import scalar, undefined
@@ -18,7 +19,7 @@ from bench.timing.tokens import Tokens, count_tokens
 
 _NONE_OK = "no request of the window succeeded"
 _NO_CONTENT = "no reply was streamed: no content chunk came"
-_NO_COUNTS = "the server gave no token counts: no usage, no token ids"
+_ONE_READ = "all of a reply came in one read: the gaps between its tokens can't be seen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Observed:
     log: EventLog
     window: Window
     members: Population
+    counts: Vetted
     tokens: Tokens
     stamps: ContentStamps
     blocks: PerBlock
@@ -38,16 +40,20 @@ class Observed:
 
 
 def observe(case: Case, log: EventLog, window: Window) -> Observed:
-    """Derive tokens, stamps, population and blocks from the log."""
+    """Derive tokens, stamps, population and blocks from the log, less the counts that can't be."""
+    members = population(log, window, case.load.kind)
+    counts = vet_counts(case, log, members)
+    log = counts.log
     tokens, stamps = count_tokens(log), latency.content_stamps(log)
     return Observed(
         case=case,
         log=log,
         window=window,
-        members=population(log, window, case.load.kind),
+        members=members,
+        counts=counts,
         tokens=tokens,
         stamps=stamps,
-        blocks=throughput.per_block(log, tokens, stamps, window),
+        blocks=throughput.per_block(counts, tokens, stamps, window),
         ttft_ms=latency.ttft_ms(log, stamps),
         tpot_ms=latency.tpot_ms(tokens, stamps),
         e2e_ms=latency.e2e_ms(log, stamps),
@@ -77,7 +83,7 @@ def request_metrics(seen: Observed, before: Mapping[str, float], after: Mapping[
 def _latencies(seen: Observed) -> tuple[Metric, ...]:
     ok, log, stamps = seen.members.ok, seen.log, seen.stamps
     closed = seen.case.load.kind == "closed"
-    tpot_source = seen.tokens.source
+    tpot_source = _tpot_source(seen)
     return (
         distribution("ttft_ms", seen.ttft_ms[ok], _no_first(seen)),
         undefined("ttft_scheduled_ms", "closed loop: nothing is scheduled")
@@ -88,6 +94,12 @@ def _latencies(seen: Observed) -> tuple[Metric, ...]:
         distribution("e2e_ms", seen.e2e_ms[ok], _no_first(seen)),
         distribution("tok_per_s_per_user", latency.tok_per_s_per_user(seen.tpot_ms)[ok], _no_tpot(seen), source=tpot_source),
     )
+
+
+def _tpot_source(seen: Observed) -> str | None:
+    hidden = int((seen.members.ok & latency.came_at_once(seen.tokens, seen.stamps)).sum())
+    left_out = f"; {hidden} of {int(seen.members.ok.sum())} requests left out: each came in one read"
+    return f"{seen.tokens.source}{left_out}" if hidden else seen.tokens.source
 
 
 def _no_first(seen: Observed) -> str:
@@ -106,9 +118,11 @@ def _no_tpot(seen: Observed) -> str:
     if bool((seen.tokens.chunks[ok] == 0).all()):
         return _NO_CONTENT
     if bool((seen.tokens.n_out[ok] == MISSING).all()):
-        return _NO_COUNTS
+        return seen.counts.no_output(ok)
     if bool(seen.tokens.hidden[ok].any()):
         return "usage counts reasoning tokens that were never streamed"
+    if bool((ok & latency.came_at_once(seen.tokens, seen.stamps)).any()):
+        return _ONE_READ
     return "no reply has tokens after its first chunk"
 
 
@@ -166,13 +180,12 @@ def _itl(gaps: Gaps, missing: str, source: str | None) -> Metric:
 def _per_request(seen: Observed) -> tuple[Metric, ...]:
     ok, tokens, log = seen.members.ok, seen.tokens, seen.log
     per_chunk = np.where(tokens.chunks > 0, tokens.delivered / np.maximum(tokens.chunks, 1), np.nan)
-    missing = _NO_COUNTS if ok.any() else _NONE_OK
+    missing = seen.counts.no_output(ok) if ok.any() else _NONE_OK
+    no_prompt = seen.counts.prompt.why_missing("the server's usage has no prompt tokens") if ok.any() else _NONE_OK
     return (
         distribution("tokens_per_chunk", per_chunk[ok], missing, source=tokens.source),
         distribution("output_tokens", _counts(tokens.n_out[ok]), missing, source=tokens.source),
-        distribution(
-            "input_tokens", _counts(log.input_tokens[ok]), "the server's usage has no prompt tokens" if ok.any() else _NONE_OK
-        ),
+        distribution("input_tokens", _counts(log.input_tokens[ok]), no_prompt),
     )
 
 

@@ -46,7 +46,7 @@ _LATENCY_ROWS = (
         True,
         "time per output token after the first",
         "(last content - first content) / (n_out - k1)",
-        "n_out <= k1, no token count, hidden reasoning",
+        "n_out <= k1, no token count, hidden reasoning, all in one read",
     ),
     ("icl_ms", "ms", False, "inter-chunk latency", "gap between consecutive content chunks", "fewer than two chunks"),
     ("itl_ms", "ms", True, "inter-token latency", "gap / k, weighted by k", "tokens per chunk unknown and chunks != tokens"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.records import MISSING, Case, EventLog, FloatArray, IntArray, Metric, Outcome, Window
 from bench.stats import block_count, mean_interval
+from bench.timing.counts import Vetted
 from bench.timing.latency import ContentStamps
 from bench.timing.population import BoolArray, Population, in_window
 from bench.timing.spec import scalar, undefined
@@ -32,6 +33,8 @@ class PerBlock:
     input_source: str | None
     output_reason: str
     """Why `output_tokens` is None."""
+    input_reason: str
+    """Why `input_tokens` is None."""
 
 
 def block_edges_ns(window: Window) -> IntArray:
@@ -39,9 +42,10 @@ def block_edges_ns(window: Window) -> IntArray:
     return np.linspace(0, window.t1_ns - window.t0_ns, block_count(window.seconds) + 1).round().astype(np.int64) + window.t0_ns
 
 
-def per_block(log: EventLog, tokens: Tokens, stamps: ContentStamps, window: Window) -> PerBlock:
+def per_block(counts: Vetted, tokens: Tokens, stamps: ContentStamps, window: Window) -> PerBlock:
     """Counts per block, from every request that delivered anything in the window, however it ended."""
-    arrived_ns, output, why = _output_tokens(log, tokens, stamps, window)
+    log = counts.log
+    arrived_ns, output, why = _output_tokens(counts, tokens, stamps, window)
     began_ns = np.where(stamps.first_ns != MISSING, stamps.first_ns, stamps.whole_ns)
     began = in_window(began_ns, window)
     prompt, source = _prompt_tokens(log, began)
@@ -56,13 +60,15 @@ def per_block(log: EventLog, tokens: Tokens, stamps: ContentStamps, window: Wind
         scheduled=_totals(log.scheduled_ns[due], np.ones(int(due.sum())), window),
         input_source=source,
         output_reason=why,
+        input_reason=_no_prompts(counts, began),
     )
 
 
 def _output_tokens(
-    log: EventLog, tokens: Tokens, stamps: ContentStamps, window: Window
+    counts: Vetted, tokens: Tokens, stamps: ContentStamps, window: Window
 ) -> tuple[IntArray, FloatArray | None, str]:
     """When tokens arrived in the window [ns], how many, and why that can't be told. What is not streamed arrives whole."""
+    log = counts.log
     chunk_in, whole_in = in_window(log.chunk_ns, window), in_window(stamps.whole_ns, window)
     whole = np.where(tokens.n_out > 0, tokens.n_out.astype(np.float64), np.nan)[whole_in]
     arrived_ns = np.concatenate((log.chunk_ns[chunk_in], stamps.whole_ns[whole_in]))
@@ -70,8 +76,17 @@ def _output_tokens(
     if len(inside) == 0:
         return arrived_ns, None, "no token arrived in the window"
     if np.isnan(inside).any():
-        return arrived_ns, None, "the server gave no token counts: no usage, no token ids"
+        seen = whole_in | (np.bincount(log.chunk_request[chunk_in], minlength=len(log)) > 0)
+        return arrived_ns, None, counts.no_output(seen)
     return arrived_ns, inside, ""
+
+
+def _no_prompts(counts: Vetted, began: BoolArray) -> str:
+    if not began.any():
+        return "no request began to answer in the window"
+    if not bool((began & (counts.log.outcome == Outcome.OK)).any()):
+        return "no request of the window finished"
+    return counts.prompt.why_missing("the server gave no prompt token counts")
 
 
 def _prompt_tokens(log: EventLog, began: BoolArray) -> tuple[FloatArray | None, str | None]:
@@ -118,7 +133,7 @@ def output_tok_per_s(blocks: PerBlock, tokens: Tokens, window: Window) -> Metric
 def input_tok_per_s(blocks: PerBlock, window: Window) -> Metric:
     """Prompt throughput [tok/s]: prompt tokens of requests whose first content lies in the window, over its length."""
     if blocks.input_tokens is None:
-        return undefined("input_tok_per_s", "no request began to answer in the window, or the server gave no prompt token counts")
+        return undefined("input_tok_per_s", blocks.input_reason)
     return rate("input_tok_per_s", blocks.input_tokens, window, source=blocks.input_source)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bench.records import Case, LoadResult, Measured, Metric, Telemetry
+from bench.records import Case, EventLog, LoadResult, Measured, Metric, Telemetry
 from bench.timing.client_rules import Judged
 from bench.timing.energies import device_metrics
+from bench.timing.failures import NO_WINDOW, without_window
 from bench.timing.load_rules import load_reasons
 from bench.timing.requests import observe, request_metrics
 from bench.timing.spec import REQUIRED, SPECS, undefined
@@ -34,13 +35,14 @@ def measure(
     """
     window = load.window
     if window is None or window.t1_ns <= window.t0_ns:
-        return _without_window(case)
+        return _without_window(case, load.log)
     before, after = _finite(before), _finite(after)
     seen = observe(case, load.log, window)
     metrics = request_metrics(seen, before, after)
     judged = Judged(
         case=case,
-        log=load.log,
+        log=seen.log,
+        counts=seen.counts,
         window=window,
         members=seen.members,
         blocks=seen.blocks,
@@ -64,11 +66,10 @@ def _finite(counters: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in counters.items() if math.isfinite(value)}
 
 
-def _without_window(case: Case) -> Measured:
-    reason = "the load ended before the window began"
+def _without_window(case: Case, log: EventLog) -> Measured:
     return Measured(
-        metrics={name: undefined(name, reason) for name in REQUIRED},
-        reasons=raise_code("no_window", case.profile, reason),
+        metrics={name: undefined(name, NO_WINDOW) for name in REQUIRED},
+        reasons=raise_code("no_window", case.profile, without_window(case, log)),
         energy_scope=None,
     )
 

@@ -283,7 +283,7 @@ def test_a_killed_trial_is_in_the_table_of_the_next_command(results: Path, bench
     ran = bench("table", "--status", "killed")
     assert "a killed trial was kept" in ran.err
     assert "killed-model" in ran.out
-    assert "was killed before this trial ended" in ran.out
+    assert "ended before this trial was saved" in ran.out
     assert [path.parent.name for path in results.rglob(record.key.trial_id)] == ["run-8"]
     assert bench("table", "--status", "killed").err == ""
 

@@ -90,7 +90,7 @@ def test_an_http_error_beside_good_replies_keeps_the_servers_words(tmp_path: Pat
     with every_other(sized(b'{"error": {"message": "queue is full"}}', "429 Too Many Requests")) as server:
         trial = measured(server.url, tmp_path, load=TWENTY)
     (reason,) = [r for r in trial.measured.reasons if r.code == "errors" and r.group == "latency"]
-    assert "10 of 20 requests failed (50.0%), first: HTTP 429: queue is full" in reason.message
+    assert "10 of 20 requests failed (50.0%): HTTP 429: queue is full" in reason.message
 
 
 def test_failures_at_infinity_never_turn_into_nan() -> None:

@@ -26,7 +26,8 @@ from bench.load.parse import ParsedRequest, parse_request
 from bench.load.protocols import PROTOCOLS, wire_protocol
 from bench.load.spill import End
 from bench.load.sse import last_complete, split_events
-from bench.load.wire import Connection, ContentWatch
+from bench.load.watch import ContentWatch
+from bench.load.wire import Connection
 from bench.records import IntArray, Outcome
 from tests.load.protocols.test_conformance import FOLDER, STREAMED, TRANSCRIPTS
 from tests.load.scripted import answer, chat, chunked, sized

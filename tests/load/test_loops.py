@@ -283,3 +283,39 @@ def test_worker_counts() -> None:
 def test_loads_that_cannot_be_made_are_refused_at_once(over: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words):
         drive("http://127.0.0.1:9", tmp_path, **over)
+
+
+@pytest.mark.parametrize("workers", [None, 4])
+def test_what_a_cap_held_back_beyond_the_grace_is_owned_up_to(workers: int | None, tmp_path: Path) -> None:
+    """One place, answers of 40 ms, a request due each 5 ms: most of the window never gets its turn."""
+    load = LoadSpec(kind="open", request_rate=200.0, arrivals="constant", max_concurrency=1)
+    with ScriptedServer(slow) as server:
+        result = drive(server.url, tmp_path, load=load, duration_s=1.0, grace_s=0.1, client_workers=workers)
+    log, window = result.log, result.window
+    assert window is not None
+    assert result.health.workers == 1  # more could not have a request each
+    assert result.health.in_flight_reached == 1
+    due = (log.scheduled_ns >= window.t0_ns) & (log.scheduled_ns < window.t1_ns)
+    assert due.sum() == pytest.approx(200, abs=1)
+    never = due & (log.sent_ns == MISSING)
+    assert never.sum() > 100
+    assert set(log.outcome[never]) == {Outcome.CANCELLED}
+    assert (log.closed_ns[never] >= window.t1_ns).all()
+
+
+@pytest.mark.parametrize("load", [closed(3), LoadSpec(kind="open", request_rate=30.0, arrivals="constant")])
+def test_a_request_on_a_fresh_connection_for_each_is_followed_to_its_end(load: LoadSpec, tmp_path: Path) -> None:
+    """A server that closes after every answer makes every request dial: none of the window may be cut off while it does."""
+
+    def reply(x: Exchange) -> None:
+        slow(x)
+        x.close()
+
+    with ScriptedServer(reply) as server:
+        result = drive(server.url, tmp_path, load=load, duration_s=0.6, grace_s=20.0)
+    log, window = result.log, result.window
+    assert window is not None
+    key_ns = np.where(log.scheduled_ns != MISSING, log.scheduled_ns, log.sent_ns)
+    inside = (key_ns >= window.t0_ns) & (key_ns < window.t1_ns)
+    assert inside.sum() > 5
+    assert Outcome.CANCELLED not in set(log.outcome[inside])

@@ -90,13 +90,14 @@ def test_columns_that_are_gone_are_an_error(tmp_path: Path) -> None:
         read_log(tmp_path, [0])
 
 
-def test_keys_that_a_server_quotes_are_struck_out(tmp_path: Path) -> None:
-    spill = SpillWriter(spill_path(tmp_path, 0), Meta("openai-chat", 0))
+def test_keys_that_a_server_quotes_are_struck_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", "sk-secret")
+    spill = SpillWriter(spill_path(tmp_path, 0), Meta("openai-chat", 0, "TEST_KEY"))
     spill.sent(0, MISSING, 5, 1, 1)
     put(spill, 0, [6], [b'{"error": {"message": "wrong key sk-secret"}}'])
     spill.end(0, 6, 7, End.COMPLETE, status=401, error=None)
     spill.close()
-    parse_spill(tmp_path, 0, "sk-secret")
+    parse_spill(tmp_path, 0)
     assert read_log(tmp_path, [0]).error == ("HTTP 401: wrong key ***",)
 
 

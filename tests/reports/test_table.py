@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from bench.printable import printable
 from bench.records import LoadSpec, Metric, Reason, Stage, Status, TrialRecord
 from bench.reports.notes import TITLES
 from bench.reports.numbers import Number
 from bench.reports.rows import Row, device_label, load_label, newest, rows
 from bench.reports.table import plain_table, summary, summary_text, table_json
-from bench.reports.text import cell, interval_text, number_text, printable, spread_text
+from bench.reports.text import cell, interval_text, number_text, spread_text
 from tests.factories import make_case, make_device, make_engine, make_host, make_metric, make_metrics, make_record
 from tests.reports.samples import ERRORS, a_bit_of_everything, a_first_evening
 

@@ -13,7 +13,8 @@ from bench.clock import FakeClock
 from bench.errors import TargetError, UsageError
 from bench.records import EngineHandle, Target, Window
 from bench.runners import openai
-from bench.runners.openai import AttachedEngine, OpenAIRunner, api_base
+from bench.runners.base_url import api_base
+from bench.runners.openai import AttachedEngine, OpenAIRunner
 from bench.runners.process import free_port
 from tests.runners.cases import case, request
 from tests.runners.endpoint import Endpoint, Page, models, page
@@ -194,7 +195,7 @@ def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        with pytest.raises(TargetError, match="gave no answer within"):
+        with pytest.raises(TargetError, match="gave no whole answer within"):
             attach(f"http://127.0.0.1:{silent.getsockname()[1]}")
 
 

@@ -106,7 +106,7 @@ def test_a_trace_is_replayed_as_a_whole_unless_something_else_is_said() -> None:
         ("arrivals: trace, dataset: t.jsonl, request_rate: 5", "'request_rate' with 'arrivals: trace'"),
         ("arrivals: trace, dataset: t.jsonl, batch_size: 5", "'batch_size' with 'arrivals: trace'"),
         ("arrivals: trace, dataset: t.jsonl, burstiness: 5", "'burstiness' with 'arrivals: trace'"),
-        ("arrivals: trace, dataset: t.jsonl, speed: 0", "speed must be more than 0"),
+        ("arrivals: trace, dataset: t.jsonl, speed: 0", "speed must be at least 1e-06"),
         ("dataset: t.jsonl, request_rate: 5, speed: 2", "'speed' without 'arrivals: trace'"),
     ],
 )

@@ -123,3 +123,42 @@ def test_what_is_odd_but_possible_is_a_warning(settings: dict[str, str], said: s
 )
 def test_the_usual_brings_no_warning(settings: dict[str, str]) -> None:
     assert load_text(suite_of({"model": "m", **settings}), "s.yaml").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("batch_size: 100001", "batch_size must be at most 100000, got 100001"),
+        ("max_concurrency: 100001", "max_concurrency must be at most 100000, got 100001"),
+        ("num_prompts: 10000001", "num_prompts must be at most 10000000, got 10000001"),
+        ("workers: 257", "workers must be at most 256, got 257"),
+        ("input_tokens: 10000001", "input_tokens must be at most 10000000, got 10000001"),
+        ("burstiness: 1.0e-308", "burstiness must be at least 0.01, got 1e-308"),
+        ("burstiness: 1.0e+300", "burstiness must be"),
+        ("speed: 1.0e-300", "speed must be at least 1e-06, got 1e-300"),
+        ("stages: [{batch_size: 100001, duration: 5s}]", "100001 is not a batch_size: write whole numbers from 1 to 100,000"),
+        ("sweep: {find: knee, high: 100001}", "sweep.high is above 100,000 over batch_size"),
+        ("request_rate: 1000000", "'request_rate' brings more than 20,000,000 requests: lower it or shorten the time"),
+        ("stages: [{from: 0, to: 1000000, duration: 60s}]", "'stages' brings more than 20,000,000 requests"),
+        ("sweep: {find: knee, over: request_rate, high: 1000000}", "'request_rate' brings more than 20,000,000 requests"),
+    ],
+)
+def test_what_no_client_could_do_is_refused_before_anything_starts(line: str, said: str) -> None:
+    with pytest.raises(SuiteError) as caught:
+        load_text(f"cases:\n  - model: m\n    {line}\n", "s.yaml")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "batch_size: 100000",
+        "workers: 256, batch_size: 256",
+        "input_tokens: 10000000",
+        "request_rate: 4, arrivals: gamma, burstiness: 0.01",
+        "request_rate: 1000000, num_prompts: 10000000",
+        "request_rate: 100000, duration: 30s, warmup: 1s",
+    ],
+)
+def test_the_limits_themselves_are_allowed(line: str) -> None:
+    assert len(load_text(f"cases:\n  - {{model: m, {line}}}\n", "s.yaml").cases) == 1

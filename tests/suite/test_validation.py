@@ -45,7 +45,7 @@ PROTOCOLS = ", ".join(map(repr, get_args(ProtocolName)[:-1])) + f" or {get_args(
         ("batch_size: [1, x]", "batch_size must be a whole number, got 'x'"),
         ("batch_size: [[1]]", "batch_size must be a whole number, got [1]"),
         ("batch_size: {a: 1}", "batch_size must be a whole number, got {'a': 1}"),
-        ("batch_size: 10000000", "batch_size must be at most 1000000, got 10000000"),
+        ("batch_size: 10000000", "batch_size must be at most 100000, got 10000000"),
         ("request_rate: 0", "request_rate must be more than 0, got 0"),
         ("request_rate: 1e3", "request_rate must be a number, got '1e3': write it plainly, without quotes or exponent"),
         ("request_rate: .nan", "request_rate must be a number, got nan"),

@@ -16,7 +16,20 @@ from bench.timing import measure
 from bench.timing.energy import device_energy
 from bench.timing.readings import device_series
 from bench.timing.requests import observe, request_metrics
-from tests.timing.builders import ENERGY, Request, S, make_case, make_device, make_load, make_log, poll, telemetry, window_ms
+from tests.timing.builders import (
+    ENERGY,
+    POWER,
+    Request,
+    S,
+    make_case,
+    make_device,
+    make_load,
+    make_log,
+    poll,
+    steady,
+    telemetry,
+    window_ms,
+)
 
 FEW = settings(max_examples=40, deadline=None)
 NUMBERS = ("value", "mean", "p50", "p90", "p99", "p99_low", "p99_high", "low", "high")
@@ -260,3 +273,25 @@ def test_the_interval_of_joules_per_token_covers_the_truth() -> None:
         assert found.high is not None
         hits += found.low <= (600 + 0.3 * 3000) / 3000 <= found.high
     assert hits / trials >= 0.9
+
+
+@given(LOGS)
+@FEW
+def test_no_interval_of_a_rate_or_of_drawn_energy_goes_below_nothing(rows: list[Request]) -> None:
+    unsure = replace(board(), devices=(make_device(power=replace(POWER, gain_error=1.5)),))
+    found = measured(make_log(rows), unsure).metrics
+    assert found["energy_j"].low == 0.0
+    for name, metric in found.items():
+        assert "_net" in name or all(value >= 0 for value in numbers(metric).values()), name
+
+
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=12),
+    st.sampled_from(["usage", "prompt", "cached", "reasoning"]),
+)
+@FEW
+def test_no_count_whatever_it_is_makes_a_rate_that_can_not_be(counts: list[int], field: str) -> None:
+    rows = [steady(700.0 * i, input_requested=8, output_requested=8, **{field: count}) for i, count in enumerate(counts)]
+    found = measured(make_log(rows), board()).metrics
+    for name in ("output_tok_per_s", "input_tok_per_s", "total_tok_per_s", "tok_per_j", "j_per_output_tok", "tpot_ms"):
+        assert all(0 < value < 1e6 for key, value in numbers(found[name]).items() if key in ("value", "p50")), name

@@ -102,7 +102,7 @@ def test_errors(failed: int, bad: bool) -> None:
     assert found(measured, "errors") == ({"throughput": "invalid", "latency": "invalid"} if bad else {})
     assert measured.metrics["error_share"].value == pytest.approx(failed / 100)
     if bad:
-        assert "first: HTTP 500" in measured.reasons[0].message
+        assert "6 of 100 requests failed (6.0%): HTTP 500" in measured.reasons[0].message
 
 
 def test_requests_cut_off_by_the_grace_bias_latency_only() -> None:

@@ -280,7 +280,7 @@ def test_streams_that_are_not_streamed_are_another_workload() -> None:
 
 def test_a_first_token_is_seen_as_it_comes() -> None:
     """The warm-up waits for it: event by event, each protocol shows it no later than its first content event."""
-    from bench.load.wire import ContentWatch
+    from bench.load.watch import ContentWatch
 
     for name in STREAMED:
         protocol = wire_protocol(TRANSCRIPTS[name].protocol)
