@@ -142,6 +142,7 @@ def _measure(plan: RunPlan, results: Path) -> RunOutcome:
     left = adopt(results, recover)
     for told in (*(f"what an earlier run left was kept: {folder}" for folder in left.adopted), *left.notes):
         click.echo(f"note: {told}", err=True)
+    click.echo(f"run {plan.run_id}", err=True)
     busy = busy_note()
     if busy:
         click.echo(f"note: {busy}", err=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, turned into one exception at a safe moment."""
+"""Ctrl-C, SIGTERM and a lost terminal, turned into one exception at a safe moment."""
 
 from __future__ import annotations
 
@@ -6,31 +6,36 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 from bench.errors import InterruptedRun
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Interrupts:
-    """While its `with` block lasts, SIGINT and SIGTERM raise `InterruptedRun`, except inside `deferred()`, where they only set
-    `reason` for the code in there to look at. A second signal in a deferred block that asks to be `hard` raises at once.
+    """While its `with` block lasts, SIGINT, SIGTERM and SIGHUP raise `InterruptedRun`, except inside `deferred()`, where they
+    only set `reason` for the code in there to look at. A second signal in a deferred block that asks to be `hard` raises at once.
     """
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self._deferred = 0
         self._hard = False
-        self._previous: list[signal.Handlers | int | None] = []
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        self._previous = [signal.signal(number, self._handle) for number in _SIGNALS]  # type: ignore[misc]
+        for number in _SIGNALS:
+            previous = signal.getsignal(number)
+            if number == signal.SIGINT or previous is not signal.SIG_IGN:  # `nohup` means it
+                signal.signal(number, self._handle)
+                self._previous[number] = previous
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for number, handler in zip(_SIGNALS, self._previous, strict=True):
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
+        self._previous.clear()
 
     @contextmanager
     def deferred(self, *, hard: bool = True) -> Iterator[None]:

@@ -38,6 +38,10 @@ to choose among results.
 """
 
 
+_LOOK_S = 1.0
+"""Long enough for a few full readings of every board."""
+
+
 def new_run_id() -> str:
     """`20261130T170102Z-3fa9c1`: sorts by time, unique across hosts."""
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
@@ -53,6 +57,8 @@ class RunOutcome:
     records: list[TrialRecord] = field(default_factory=list)
     lost: list[TrialRecord] = field(default_factory=list)
     errors: list[BenchError] = field(default_factory=list)
+    devices: tuple[DeviceInfo, ...] = ()
+    """What the probes found, as soon as they have looked."""
     interrupted: str | None = None
 
     @property
@@ -172,7 +178,8 @@ class Session:
         with ExitStack() as stack:
             stack.callback(telemetry.close)
             telemetry.open()
-            placement = self.place(telemetry.discovery().devices, first.devices)
+            todo.outcome.devices = telemetry.discovery().devices
+            placement = self.place(todo.outcome.devices, first.devices)
             idle = None if attached else self._rest(telemetry, "before start", first)
             engine = stack.enter_context(self._start(todo, placement, work_dir))
             telemetry.watch(engine.handle.pids)
@@ -216,12 +223,16 @@ class Session:
         return False
 
     def _rest(self, telemetry: TelemetrySupervisor, detail: str, case: Case) -> Window | None:
-        """An idle window, where some device can tell its power or memory."""
+        """An idle window, where some device can tell its power. Boards that nobody named get a second of it even where no idle is
+        asked for: their memory tells which of them the engine uses.
+        """
         devices = telemetry.discovery().devices
-        if case.idle_s <= 0 or not any(d.power or d.energy or d in accelerators(devices) for d in devices):
+        boards = accelerators(devices)
+        seconds = max(case.idle_s, _LOOK_S) if boards and not case.devices else case.idle_s
+        if seconds <= 0 or not any(d.power or d.energy or d in boards for d in devices):
             return None
         self.observer.phase("idle", detail)
-        return telemetry.rest(case.idle_s)
+        return telemetry.rest(seconds)
 
     def _setting(
         self, todo: _Todo, engine: Engine, telemetry: TelemetrySupervisor, placement: Placement, baselines: Baselines
@@ -246,7 +257,7 @@ class Session:
         keys = {key.trial_id: (key, trial) for trial in trials for key in [outcome.key_of(trial)]}  # two may want the same one
         places: list[Path] = []
         for key, trial in keys.values():
-            record, folder = failed_trial(key=key, store=self.store, host=_host(()), trial=trial, error=error)
+            record, folder = failed_trial(key=key, store=self.store, host=_host(outcome.devices), trial=trial, error=error)
             outcome.records.append(record)
             self.observer.trial_done(record)
             places.append(folder)

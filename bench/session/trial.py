@@ -90,12 +90,23 @@ def run_trial(setting: TrialSetting, engine: Engine, planned: PlannedTrial, key:
 
     Raises: StoreError when it can't be saved.
     """
-    started = clock.anchor(setting.clock)
-    trial = setting.store.begin(key, planned.case)
-    attempt = _Attempt(setting=setting, engine=engine, trial=planned, key=key, folder=trial.folder, started=started)
-    trial.describe(_record(attempt))
-    spill = trial.folder / "telemetry.jsonl"
-    setting.telemetry.spill_to(spill)
+    with setting.interrupts.deferred(hard=False):  # at any moment in here a signal waits: what was measured is saved first
+        started = clock.anchor(setting.clock)
+        trial = setting.store.begin(key, planned.case)
+        attempt = _Attempt(setting=setting, engine=engine, trial=planned, key=key, folder=trial.folder, started=started)
+        trial.describe(_record(attempt))
+        _try(attempt)
+        setting.observer.phase("save")
+        record = _record(attempt)
+        _keep_log(engine.handle.log_path, trial.folder)
+        trial.save(record, attempt.result.log if attempt.result else None, attempt.telemetry)
+        return record
+
+
+def _try(attempt: _Attempt) -> None:
+    """Measure; what goes wrong becomes the trial's status and error."""
+    setting = attempt.setting
+    setting.telemetry.spill_to(attempt.folder / "telemetry.jsonl")
     try:
         with setting.interrupts.deferred():
             _measure(attempt)
@@ -105,12 +116,6 @@ def run_trial(setting: TrialSetting, engine: Engine, planned: PlannedTrial, key:
         attempt.status, attempt.error = Status.FAILED, told(error)
     finally:
         setting.telemetry.spill_to(None)
-    with setting.interrupts.deferred(hard=False):
-        setting.observer.phase("save")
-        record = _record(attempt)
-        _keep_log(engine.handle.log_path, trial.folder)
-        trial.save(record, attempt.result.log if attempt.result else None, attempt.telemetry)
-    return record
 
 
 def failed_trial(

@@ -233,6 +233,7 @@ class FakeStream:
         self.watched: tuple[int, ...] = ()
         self.memory_b: dict[str, int] = {}
         self.end: str | None = None
+        self.tells_memory = True
 
     def discovery(self) -> Discovery:
         return Discovery(devices=self._devices)
@@ -251,7 +252,7 @@ class FakeStream:
                     before_ns=at_ns,
                     after_ns=at_ns + 1000,
                     power_w=100.0,
-                    memory_used_b=self.memory_b.get(device.uid, 1 << 20),
+                    memory_used_b=self.memory_b.get(device.uid, 1 << 20) if self.tells_memory else None,
                 )
                 for device in self._devices
             ]
@@ -270,6 +271,7 @@ class FakeProbes:
     clock: FakeClock
     events: list[str]
     devices: tuple[DeviceInfo, ...] = ()
+    tells_memory: bool = True
     streams: list[FakeStream] = field(default_factory=list)
 
     def names(self) -> tuple[str, ...]:
@@ -277,6 +279,7 @@ class FakeProbes:
 
     def open(self, name: str, period_s: float) -> FakeStream:
         stream = FakeStream(self.clock, self.devices, period_s, self.events)
+        stream.tells_memory = self.tells_memory
         self.streams.append(stream)
         return stream
 

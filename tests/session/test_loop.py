@@ -127,6 +127,48 @@ def test_named_boards_are_taken_at_their_word(rig: Rig) -> None:
     assert [device.uid for device in record.devices] == ["GPU-1"]
 
 
+def test_boards_whose_use_cannot_be_told_give_no_joules_and_lend_none(rig: Rig) -> None:
+    """No memory reading: neither the board's energy nor the packages' may become the headline."""
+    package = replace(a_board(7), uid="cpu-0", scope="cpu_package")
+    rig.probes.devices = (a_board(0), package)
+    rig.probes.tells_memory = False
+    record = rig.run(a_case()).records[0]
+    metric = record.metrics["j_per_output_tok"]
+    assert metric.value is None
+    assert "--devices" in (metric.reason or "")
+    assert record.energy_scope != "cpu_package"
+
+
+def test_boards_are_told_apart_even_where_no_idle_is_asked_for(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0), a_board(1))
+    record = rig.run(a_case(idle_s=0.0)).records[0]
+    assert [device.uid for device in record.devices] == ["GPU-0"]
+    assert record.metrics["j_per_output_tok"].value is not None
+
+
+def test_a_failed_trial_belongs_to_the_same_host_as_the_others(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0),)
+    good = rig.run(a_case("a"))
+    rig.runner.start_error = EngineStartError("died")
+    rig.root /= "again"
+    bad = rig.run(a_case("b", seed=5))
+    assert [record.status for record in bad.records] == [Status.FAILED]
+    assert {record.host.host_id for record in good.records} == {record.host.host_id for record in bad.records}
+
+
+def test_a_signal_between_the_steps_of_a_trial_loses_no_numbers(rig: Rig) -> None:
+    begin = rig.store.begin
+
+    def interrupted_begin(*args: object) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return begin(*args)  # type: ignore[arg-type]
+
+    rig.store.begin = interrupted_begin  # type: ignore[method-assign,assignment]
+    outcome = rig.run(a_case("a", repeats=2))
+    assert outcome.exit_code == EXIT_INTERRUPTED
+    assert [saved.record.status for saved in rig.store.saved] == [Status.INTERRUPTED]
+
+
 def test_an_attached_endpoint_never_gets_this_hosts_boards(rig: Rig) -> None:
     rig.probes.devices = (a_board(0),)
     rig.runner.pids = ()
@@ -232,7 +274,7 @@ def test_a_failing_client_fails_the_trial_and_not_the_run(rig: Rig) -> None:
     assert rig.events.count("start") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_the_load_saves_that_trial_and_stops(rig: Rig, number: signal.Signals) -> None:
     second = iter([False, True, True])
 
