@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from bench.records import Metric, Profile, Reason, StreamEnd, Window
+from bench.records import Case, Metric, Profile, Reason, StreamEnd, Window
 from bench.stats import linear_trend
 from bench.timing.energy import NO_SENSOR
-from bench.timing.load_rules import moved, significant
+from bench.timing.load_rules import moved, moves_by_nature, significant
 from bench.timing.readings import DeviceSeries
 from bench.timing.scopes import ScopeEnergy
 from bench.timing.validity import raise_code, threshold
@@ -20,20 +20,21 @@ IDLE_SLACK = 0.95
 """Mean power under load below this multiple of the idle power is impossible: a little is left for noise."""
 
 
-def energy_reasons(energy: ScopeEnergy | None, profile: Profile) -> tuple[Reason, ...]:
-    """What is wrong with the headline scope's energy: the faults of its parts, and a trend in its power.
+def energy_reasons(energy: ScopeEnergy | None, case: Case, window: Window) -> tuple[Reason, ...]:
+    """What is wrong with the headline scope's energy: the faults of its parts, and a trend in its power where none was asked for.
 
     A stuck counter whose window the integral covers is a warning: there is a number. Without the integral it is invalid.
     """
     if energy is None:
         return ()
+    profile = case.profile
     found: tuple[Reason, ...] = ()
     for fault in energy.faults:
         if fault.code == NO_SENSOR:  # nothing went wrong: the metrics say what is not there
             continue
         mended = fault.code == "counter_stuck" and energy.energy_j is not None
         found += raise_code(fault.code, profile, fault.message, groups=("energy",), severity="warning" if mended else None)
-    return (*found, *_power_trend(energy, profile))
+    return found if moves_by_nature(case, window) else (*found, *_power_trend(energy, profile))
 
 
 def _power_trend(energy: ScopeEnergy, profile: Profile) -> tuple[Reason, ...]:

@@ -63,7 +63,7 @@ def device_metrics(seen: Observed, telemetry: Telemetry, rng: np.random.Generato
     idle, resident = windows.baseline(scope, telemetry.idle), windows.baseline(scope, telemetry.resident)
     metrics |= _headline_columns(headline, seen, idle=idle, resident=resident, rng=rng, missing=_no_energy(scope, devices))
     reasons = (
-        *energy_reasons(headline, profile),
+        *energy_reasons(headline, seen.case, window),
         *impossible_power(headline, metrics, window, profile),
         *stream_reasons(telemetry.ends, headline, window, profile),
         *heat_reasons((s for s in real if s.device.scope == scope), window, profile),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.records import MISSING, TOKEN_ID_PROTOCOLS, Reason
+from bench.records import MISSING, TOKEN_ID_PROTOCOLS, Case, Reason, Window
 from bench.stats import Trend, linear_trend, mean_interval
 from bench.timing.client_rules import Judged, client_saturated
 from bench.timing.failures import most_frequent
@@ -90,8 +90,7 @@ def not_steady(judged: Judged) -> tuple[Reason, ...]:
     is done must keep up with what is due, or a queue grows; only that is asked of random arrivals, which move by themselves.
     """
     load, blocks, profile = judged.case.load, judged.blocks, judged.case.profile
-    moving = judged.window.kind == "whole_job" or load.arrivals in ("burst", "trace") or load.stages
-    if moving or blocks.output_tokens is None:
+    if moves_by_nature(judged.case, judged.window) or blocks.output_tokens is None:
         return ()
     limit, found = threshold("not_steady", profile), []
     if load.kind == "open" and blocks.scheduled.mean() > 0:
@@ -102,6 +101,11 @@ def not_steady(judged: Judged) -> tuple[Reason, ...]:
     if trend is not None and significant(trend, limit):
         found.append(f"output tokens {moved(trend)}")
     return raise_code("not_steady", profile, "; ".join(found), groups=("throughput",)) if found else ()
+
+
+def moves_by_nature(case: Case, window: Window) -> bool:
+    """Whether a trend across the window is what was asked for: of whole jobs, bursts, stages and traces."""
+    return window.kind == "whole_job" or case.load.arrivals in ("burst", "trace") or bool(case.load.stages)
 
 
 def moved(trend: Trend) -> str:

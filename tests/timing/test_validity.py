@@ -325,6 +325,20 @@ def test_an_energy_reason_nulls_the_joules_and_nothing_else() -> None:
     assert measured.metrics["output_tok_per_s"].value is not None
 
 
+@pytest.mark.parametrize("kind", ["stages", "trace", "burst", "whole_job"])
+def test_power_may_climb_where_the_load_moves_by_nature(kind: str) -> None:
+    loads: dict[str, LoadSpec] = {
+        "stages": LoadSpec(kind="closed", batch_size=4, stages=(Stage(start=1.0, end=4.0, duration_s=10.0),)),
+        "trace": LoadSpec(kind="open", arrivals="trace", num_prompts=100, speed=1.0),
+        "burst": LoadSpec(kind="open", arrivals="burst", num_prompts=100),
+        "whole_job": LoadSpec(kind="closed", batch_size=4, num_prompts=100),
+    }
+    readings = poll(-2, 12, 0.1, power_w=lambda t: 300.0 + 20.0 * t)
+    window = window_ms(0, 10_000, kind="whole_job" if kind == "whole_job" else "steady")
+    measured = judge(seen=telemetry([make_device()], readings), case=make_case(load=loads[kind]), window=window)
+    assert "energy" not in found(measured, "not_steady")
+
+
 def test_power_that_climbs_is_not_steady() -> None:
     readings = poll(-2, 12, 0.1, power_w=lambda t: 300.0 + 10 * t)
     assert found(judge(seen=telemetry([make_device()], readings)), "not_steady") == {"energy": "invalid"}
