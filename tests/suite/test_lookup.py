@@ -31,8 +31,8 @@ def test_quickstart_measures_a_small_real_model() -> None:
     cases = load("quickstart").cases
     assert [case.load.batch_size for case in cases] == [1, 4]
     assert {(case.engine, case.model, case.precision) for case in cases} == {("llamacpp", "smollm2-135m-instruct", "q4_1")}
-    assert {(case.input_tokens.mean, case.output_tokens.mean, case.exact_lengths) for case in cases} == {(64, 32, True)}
-    assert {(case.duration_s, case.warmup_s, case.repeats) for case in cases} == {(10.0, 2.0, 3)}
+    assert {(case.input_tokens.mean, case.output_tokens.mean, case.exact_lengths) for case in cases} == {(32, 32, True)}
+    assert {(case.duration_s, case.warmup_s, case.repeats) for case in cases} == {(15.0, 2.0, 3)}
 
 
 def test_smoke_needs_no_model_and_has_a_closed_and_an_open_loop() -> None:
