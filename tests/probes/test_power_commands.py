@@ -165,7 +165,9 @@ class TestIdle:
         done = bench("power", "idle", "--seconds", "2", "--out", "idle.json", **env)
         assert done.returncode == 0
         line = next(line for line in done.stdout.splitlines() if GPU_1 in line)
-        assert float(line.split(" W ")[0].split()[-1]) == pytest.approx(70.0, rel=0.1)  # by a counter that steps, over two seconds
+        assert float(line.split(" W ")[0].split()[-1]) == pytest.approx(
+            70.0, rel=0.1
+        )  # by a counter that steps, over two seconds
         assert f"{GPU_0} was busy for 97%" in done.stderr
         assert GPU_1 not in done.stderr
         found = json.loads((tmp_path / "idle.json").read_text())
