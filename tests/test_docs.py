@@ -69,7 +69,7 @@ def _run(page: Path, how: tuple[str, ...], scratch: Path) -> None:
                 env=env,
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=600,
                 check=False,
             )
             told = f"{block.page}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
@@ -95,6 +95,7 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if any(b.how == "engine" and not _is_make(b) for b in blocks(p))], ids=lambda p: p.name
 )
