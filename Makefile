@@ -12,8 +12,9 @@ DOMAINS := bench tests benchmarks
 
 .PHONY: quickstart check test engines bench proof format clean
 
+# Status 1 says that a trial is not valid, as on a machine that has other things to do: the table tells, and the installation is fine.
 quickstart: $(VENV)/.quickstart
-	$(BIN)/bench run quickstart
+	$(BIN)/bench run quickstart || test $$? -eq 1
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(DOMAINS)
