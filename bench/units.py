@@ -13,8 +13,6 @@ J_PER_MJ = 1e-3
 """Joules in a millijoule (NVML's energy counter)."""
 J_PER_UJ = 1e-6
 """Joules in a microjoule (powercap's `energy_uj`)."""
-W_PER_MW = 1e-3
-"""Watts in a milliwatt (NVML's power readings)."""
 BYTES_PER_MIB = 1 << 20
 BYTES_PER_GIB = 1 << 30
 

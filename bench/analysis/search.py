@@ -19,7 +19,6 @@ LAST_STEP = 1.5
 """Ratio above which the last step of a ladder is looked into: in shorter ones the noise of its ends would look like a knee."""
 RATE_TOLERANCE = 0.02
 """A largest rate is searched to this share of it; a largest batch size to the next whole number."""
-MIN_POINTS = 4
 
 _Answers = Callable[[float], LoadPoint | None]
 

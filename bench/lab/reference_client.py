@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -95,7 +94,6 @@ def main(argv: list[str]) -> None:
         importlib.import_module(name)
     except ImportError:
         sys.exit(4)
-    os.environ.pop("HTTP_PROXY", None)
     try:
         import uvloop
 

@@ -17,7 +17,7 @@ from bench.lab.reference_client import NAMES
 from bench.load import WireLoad
 from bench.mock.truth import Truth
 from bench.ports import LoadPlan
-from bench.records import Case, LoadResult, Metric, Target, Telemetry, TrialRecord
+from bench.records import Case, LoadResult, Target, Telemetry, TrialRecord
 
 TTFT_MS = 50.0
 GAP_MS = 20.0
@@ -105,7 +105,7 @@ def _ours(streams: int, seconds: float) -> Rung:
             raise BenchError(f"the load of {streams} streams never became steady")
         truth = server.truth(result.window.t0_ns, result.window.t1_ns)
     measured = timing.measure(case, result, Telemetry(), {}, {}, attached=True)
-    ttft, icl = (_p99(measured.metrics[name]) for name in ("ttft_ms", "icl_ms"))
+    ttft, icl = (measured.metrics[name].p99 for name in ("ttft_ms", "icl_ms"))
     saturated = any(reason.code == "client_saturated" for reason in measured.reasons)
     chunks_per_s = _chunks_per_s(result)
     return Rung(
@@ -133,10 +133,6 @@ def _case(url: str, streams: int, seconds: float) -> Case:
         "warmup": max(2.0, seconds / 2),
     }
     return suite.from_options(options)[0]
-
-
-def _p99(metric: Metric) -> float | None:
-    return metric.p99
 
 
 def _chunks_per_s(result: LoadResult) -> float:

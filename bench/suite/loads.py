@@ -13,7 +13,6 @@ from bench.records import DataSpec, Stage
 from bench.suite.values import MOST_IN_FLIGHT, InFlight, PositiveSeconds, Text, TokenCount, require_text
 from bench.suite.written import did_you_mean
 
-FileType = Literal["sharegpt", "jsonl", "csv", "parquet", "mooncake", "azure"]
 _TYPES = ("synthetic", "sharegpt", "jsonl", "csv", "parquet", "mooncake", "azure")
 _LOOKS_LIKE_A_FILE = r"[./\\]"
 _FASTEST_RATE = 1_000_000
