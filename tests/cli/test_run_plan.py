@@ -30,6 +30,10 @@ class Ran(NamedTuple):
     err: str
 
 
+# Power at rest is read before the engine starts and with the model resident, two seconds each (profile `smoke`).
+IDLE_S = 4.0
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -49,9 +53,12 @@ def test_a_dry_run_names_every_case_and_touches_nothing(here: Path, capsys: pyte
     ran = run(capsys, "quickstart", "--dry-run")
     assert ran.code == 0
     cases = load("quickstart").cases
-    for case, line in zip(cases, ran.out.splitlines()[1:], strict=False):
-        assert line.split() == [case_id(case), case.name, "llamacpp", "batch", str(case.load.batch_size), "3", "12", "each"]
-    assert ran.out.splitlines()[-1] == "1 engine start, 76 s of load and idle; nothing was started"
+    seconds = [case.warmup_s + case.duration_s for case in cases]
+    for case, each, line in zip(cases, seconds, ran.out.splitlines()[1:], strict=False):
+        trials = str(case.repeats)
+        assert line.split() == [case_id(case), case.name, "llamacpp", "batch", str(case.load.batch_size), trials, f"{each:g}", "each"]
+    total_s = sum(case.repeats * each for case, each in zip(cases, seconds, strict=True))
+    assert ran.out.splitlines()[-1] == f"1 engine start, {total_s + IDLE_S:g} s of load and idle; nothing was started"
     assert list(here.iterdir()) == []
 
 
