@@ -14,17 +14,30 @@ from bench.errors import UsageError
 
 RUNNERS = {
     "llamacpp": "bench.runners.llamacpp:LlamaCppRunner",
+    "vllm": "bench.runners.vllm.runner:VllmRunner",
     "openai": "bench.runners.openai:OpenAIRunner",
     "mock": "bench.runners.mock:MockRunner",
 }
 PROBES = {
-    "amd": "bench.probes.amd:AmdProbe",
+    "amd": "bench.probes.amd.probe:AmdProbe",
+    "apple": "bench.probes.apple.probe:AppleProbe",
+    "ascend": "bench.probes.ascend.probe:AscendProbe",
+    "biren": "bench.probes.biren.probe:BirenProbe",
+    "cambricon": "bench.probes.cambricon.probe:CambriconProbe",
     "cpu": "bench.probes.cpu:CpuProbe",
+    "enflame": "bench.probes.enflame.probe:EnflameProbe",
     "external": "bench.probes.external:ExternalProbe",
+    "gaudi": "bench.probes.gaudi.probe:GaudiProbe",
+    "hygon": "bench.probes.hygon.probe:HygonProbe",
+    "iluvatar": "bench.probes.iluvatar.probe:IluvatarProbe",
+    "intel": "bench.probes.intel.probe:IntelProbe",
+    "metax": "bench.probes.metax.probe:MetaxProbe",
+    "mthreads": "bench.probes.mthreads.probe:MthreadsProbe",
     "node": "bench.probes.node:NodeProbe",
-    "nvidia": "bench.probes.nvidia:NvidiaProbe",
+    "nvidia": "bench.probes.nvidia.probe:NvidiaProbe",
     "replay": "bench.probes.replay:ReplayProbe",
     "sim": "bench.probes.sim:SimProbe",
+    "tpu": "bench.probes.tpu.probe:TpuProbe",
 }
 _TABLES = {"bench.runners": RUNNERS, "bench.probes": PROBES}
 

@@ -137,6 +137,23 @@ class Slo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """How one engine is spread over its devices: ranks of tensor, pipeline, data and expert parallelism. Experts are spread over
+    the tensor and data ranks that are there: `ep` adds no devices.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def devices(self) -> int:
+        """Devices that all ranks together need."""
+        return self.tp * self.pp * self.dp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One fully resolved point: nothing in it is a default that could change later. Immutable.
 
@@ -150,6 +167,9 @@ class Case:
     precision: str | None
     engine: str
     engine_args: dict[str, Scalar] = field(default_factory=dict)
+    engine_python: str | None = field(default=None, metadata=LATER)
+    """The Python that has the engine; None: found by the runner."""
+    parallel: Parallelism = field(default=Parallelism(), metadata=LATER)
     base_url: str | None = None
     api_key_env: str | None = None
     protocol: ProtocolName = "openai-chat"
@@ -239,10 +259,16 @@ class LocalModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The boards of a case: their uids as the probes name them, and the variables that show only them to an engine."""
+    """The boards of a case: their uids as the probes name them, and the variables that show only them to an engine.
+
+    `numbered_env`: the same with the driver's numbers, for engines that can't read ids; None where something has no number (a
+    slice of a board). `devices`: how many the engine sees; None where nothing was restricted.
+    """
 
     device_uids: tuple[str, ...] = ()
     visibility_env: dict[str, str] = field(default_factory=dict)
+    numbered_env: dict[str, str] | None = None
+    devices: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +301,11 @@ class EngineHandle:
     settings: dict[str, Scalar]
     precision: str | None
     start_s: float | None
+    """From the launch to the first good answer of its health page [s]."""
+    load_s: float | None = None
+    """How long it says that loading the weights took [s]."""
+    first_token_s: float | None = None
+    """From that answer to the first token of all [s]."""
     log_path: str | None
 
 
@@ -475,6 +506,9 @@ class DeviceInfo:
     covers: tuple[str, ...] = ()
     pci: str | None = None
     driver: str | None = None
+    firmware: str | None = None
+    visible_as: str | None = None
+    """What the vendor's visibility variable calls it, where that is neither uid nor index."""
     memory_total_b: int | None = None
     power_limit_w: float | None = None
     power: SensorInfo | None = None
@@ -516,6 +550,8 @@ class Reading:
     throttle: tuple[str, ...] | None = None
     foreign_processes: float | None = None
     """Processes that use the device and are not the engine's; None where it can't be told."""
+    engine_memory_b: int | None = None
+    """Device memory that the engine's processes hold [bytes]; None where the vendor does not tell memory by process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,6 +193,7 @@ class Child:
         self._known.devices = {uid: timing.applied(device) for uid, device in self._known.devices.items()}
         self._send(self._known.line())
         self._pick_rate(timing)
+        self._send(wire.Line(settled=True))
 
     def _pick_rate(self, timing: SensorTiming) -> None:
         """Slower than asked where the calls cost too much, or no sensor renews that often."""

@@ -10,11 +10,15 @@ from bench.probes.values import Unavailable
 TIMEOUT_S = 5.0
 
 
-def output(argv: Sequence[str], *, timeout_s: float = TIMEOUT_S, env: Mapping[str, str] | None = None) -> str:
+def output(
+    argv: Sequence[str], *, timeout_s: float = TIMEOUT_S, env: Mapping[str, str] | None = None, cwd: str | None = None
+) -> str:
     """What `argv` prints to stdout. Raises: Unavailable when it is not there, fails, prints nothing or takes too long."""
     tool = argv[0]
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, env=env, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL, env=env, cwd=cwd, check=False
+        )
     except FileNotFoundError as error:
         raise Unavailable(f"{tool} is not installed", lasting=True) from error
     except subprocess.TimeoutExpired as error:

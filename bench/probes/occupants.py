@@ -7,7 +7,7 @@ engine started is known to be foreign, and nothing more.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import psutil
 
@@ -37,6 +37,13 @@ class Occupants:
         if not self._host_view:
             return float(len(seen & self._before))
         return float(sum(not self._is_ours(pid) for pid in seen))
+
+    def engine_bytes(self, holds: Mapping[int, int | None]) -> int | None:
+        """What the engine's processes hold of a device, from what each process holds [bytes]; None where that is not told."""
+        if not self._engine_known or not self._host_view:
+            return None
+        ours = [held for pid, held in holds.items() if pid in self._ours or self._is_ours(pid)]
+        return None if None in ours else sum(held for held in ours if held is not None)
 
     def _is_ours(self, pid: int) -> bool:
         if pid in self._ours:

@@ -8,7 +8,22 @@ from collections.abc import Sequence
 from bench.errors import DeviceMissing, UsageError
 from bench.records import DeviceInfo, Placement
 
-_VISIBILITY = {"amd": "ROCR_VISIBLE_DEVICES", "nvidia": "CUDA_VISIBLE_DEVICES"}
+_VISIBILITY = {
+    "amd": ("ROCR_VISIBLE_DEVICES",),
+    "ascend": ("ASCEND_RT_VISIBLE_DEVICES",),
+    "biren": ("SUPA_VISIBLE_DEVICES",),
+    "cambricon": ("MLU_VISIBLE_DEVICES",),
+    "enflame": ("TOPS_VISIBLE_DEVICES",),
+    "gaudi": ("HABANA_VISIBLE_MODULES",),
+    "hygon": ("HIP_VISIBLE_DEVICES",),
+    "iluvatar": ("CUDA_VISIBLE_DEVICES",),
+    "intel": ("ZE_AFFINITY_MASK",),
+    "metax": ("MACA_VISIBLE_DEVICES",),
+    "mthreads": ("MUSA_VISIBLE_DEVICES",),
+    "nvidia": ("CUDA_VISIBLE_DEVICES",),
+    "tpu": ("TPU_VISIBLE_CHIPS",),
+}
+"""Variables that show an engine only some devices. Sources: the vendors' programming guides (`docs/hardware.md`)."""
 _ROCR_ID = re.compile(r"GPU-[0-9a-f]{16}")
 _BOARDS = ("accelerator", "module")
 _SHORTEST_PREFIX = 4
@@ -35,7 +50,8 @@ def resolve(devices: Sequence[DeviceInfo], wanted: Sequence[str]) -> Placement:
         raise UsageError(f"device {twice} is named twice in {', '.join(wanted)}")
     boards = {device.board or device.uid for device, _ in chosen}
     uids = tuple(dict.fromkeys([device.uid for device, _ in chosen] + [d.uid for d in devices if d.board in boards]))
-    return Placement(device_uids=uids, visibility_env=_environment(chosen))
+    env = _environment(chosen)
+    return Placement(device_uids=uids, visibility_env=env, numbered_env=_by_number(chosen, env), devices=len(chosen))
 
 
 def _accelerators(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
@@ -81,15 +97,21 @@ def _missing(boards: list[DeviceInfo], word: str) -> DeviceMissing:
 
 
 def _variables(devices: Sequence[DeviceInfo]) -> list[str]:
-    return sorted({_VISIBILITY[d.probe] for d in devices if d.probe in _VISIBILITY})
+    return sorted({name for d in devices for name in _VISIBILITY.get(d.probe, ())})
 
 
 def _environment(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
     env: dict[str, str] = {}
-    for probe, of in (("amd", _rocm), ("nvidia", _cuda)):
+    for probe, names in _VISIBILITY.items():
         mine = [(device, name) for device, name in chosen if device.probe == probe]
-        if mine:
-            env |= of(mine)
+        if not mine:
+            continue
+        numbers = dict.fromkeys(names, _numbers(mine))
+        clash = next((name for name in numbers if name in env), None)
+        if clash is not None:
+            hint = "measure one vendor's boards at a time"
+            raise UsageError(f"devices of two vendors need {clash}, each with numbers of its own", hint=hint)
+        env |= _BY_UID[probe](mine) if probe in _BY_UID else numbers
     return env
 
 
@@ -100,6 +122,14 @@ def _cuda(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": _numbers(chosen)}
 
 
+def _by_number(chosen: list[tuple[DeviceInfo, str]], env: dict[str, str]) -> dict[str, str] | None:
+    """The variables with numbers for ids; None where a slice of a board has none."""
+    if any(name != device.uid for device, name in chosen):
+        return None
+    nvidia = [(device, name) for device, name in chosen if device.probe == "nvidia"]
+    return env | ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": _numbers(nvidia)} if nvidia else {})
+
+
 def _rocm(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
     """ROCr filters first, HIP numbers what is left: a HIP filter of the caller's would then hide boards that were asked for."""
     exact = all(_ROCR_ID.fullmatch(name) for _, name in chosen)
@@ -107,5 +137,29 @@ def _rocm(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
     return {"ROCR_VISIBLE_DEVICES": boards, "HIP_VISIBLE_DEVICES": ",".join(str(i) for i in range(len(chosen)))}
 
 
+def _ascend(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
+    """CANN takes ids in ascending order only."""
+    return {"ASCEND_RT_VISIBLE_DEVICES": ",".join(sorted(_numbers(chosen).split(","), key=int))}
+
+
 def _numbers(chosen: list[tuple[DeviceInfo, str]]) -> str:
-    return ",".join(str(device.index) for device, _ in chosen)
+    return ",".join(device.visible_as or str(device.index) for device, _ in chosen)
+
+
+def _level_zero(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
+    """The driver numbers its devices in PCI order only when told to."""
+    return {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", "ZE_AFFINITY_MASK": _numbers(chosen)}
+
+
+_TPU_BOUNDS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
+"""How so many chips of a host lie together."""
+
+
+def _tpu(chosen: list[tuple[DeviceInfo, str]]) -> dict[str, str]:
+    """The runtime also wants to be told that these chips are a slice of their own, and its shape."""
+    env = {"TPU_VISIBLE_CHIPS": _numbers(chosen)}
+    bounds = _TPU_BOUNDS.get(len(chosen))
+    return env | ({"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": bounds} if bounds else {})
+
+
+_BY_UID = {"amd": _rocm, "ascend": _ascend, "intel": _level_zero, "nvidia": _cuda, "tpu": _tpu}

@@ -56,6 +56,7 @@ class ChildProbeStream:
         self._readings: deque[Reading] = deque(maxlen=KEPT_READINGS)
         self._found: Discovery | None = None
         self._asked = self._watched = 0
+        self._settled = False
         self._raw_asked = self._raw_told = 0
         self._raw: dict[str, tuple[wire.RawValue, ...]] = {}
         self._reason: str | None = None
@@ -132,6 +133,10 @@ class ChildProbeStream:
             readings = list(self._readings)
             self._readings.clear()
         return readings
+
+    def settled(self) -> bool:
+        """Whether the dense polls of its start are over."""
+        return self._settled
 
     def ended(self) -> str | None:
         """Why it stopped by itself, in words; None while it lives, and where it was only closed."""
@@ -218,6 +223,7 @@ class ChildProbeStream:
                 if line.discovery is not None:
                     self._found, self._watched = line.discovery, line.watched
                 self._period_s = line.period_s or self._period_s
+                self._settled = self._settled or line.settled
                 if line.raw is not None:
                     self._raw, self._raw_told = line.raw, self._raw_told + 1
                 if line.fatal is not None:
@@ -278,6 +284,9 @@ class EndedStream:
 
     def drain(self) -> list[Reading]:
         return []
+
+    def settled(self) -> bool:
+        return False
 
     def ended(self) -> str | None:
         return self._reason

@@ -5,8 +5,14 @@ from __future__ import annotations
 import csv
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from bench import plugins
+from bench.probes.card_probe import CardProbe
+from bench.probes.cards import Card
+from bench.probes.values import attempt
+from bench.records import DeviceInfo
 
 _DEADLINE_S = 20.0
 _MIB = 1 << 20
@@ -21,9 +27,39 @@ class ToolSays:
     memory_used_b: int | None
 
 
-def tool_values(probe: str, env: Mapping[str, str] | None = None) -> dict[str, ToolSays]:
-    """By uid, for the boards of `probe`; nothing where its tool is not on the path or does not answer."""
-    return _nvidia_smi(env) if probe == "nvidia" else {}
+def tool_values(probe: str, devices: Sequence[DeviceInfo], env: Mapping[str, str] | None = None) -> dict[str, ToolSays]:
+    """By uid, for the `devices` of `probe`; nothing where its tool is not on the path or does not answer."""
+    if probe == "nvidia":
+        return _nvidia_smi(env)
+    kind = plugins.load("bench.probes", probe)
+    return _by_cards(kind(env=env), devices) if isinstance(kind, type) and issubclass(kind, CardProbe) else {}
+
+
+def _by_cards(probe: CardProbe, devices: Sequence[DeviceInfo]) -> dict[str, ToolSays]:
+    mine = [device for device in devices if device.probe == probe.name]
+    with probe.by_tool() as cards:
+        told = {device.uid: card for device in mine if (card := _same(device, cards)) is not None}
+        return {uid: _card_says(probe.name, card) for uid, card in told.items()}
+
+
+def _same(device: DeviceInfo, cards: Sequence[Card]) -> Card | None:
+    """The tool's card of this device: by its id, else by its address, else by its number."""
+    ways = (
+        [card for card in cards if card.unique_id == device.uid],
+        [card for card in cards if card.pci is not None and card.pci == device.pci],
+        [card for card in cards if card.unique_id is None and card.pci is None and card.index == device.index],
+    )
+    return next((found[0] for found in ways if len(found) == 1), None)
+
+
+def _card_says(probe: str, card: Card) -> ToolSays:
+    values = {name: attempt(quantity.get)[0] for name, quantity in card.quantities.items()}
+    power = card.quantities.get("power_w")
+    return ToolSays(
+        tool=power.api if power else f"the {probe} tool",
+        power_w=values.get("power_w"),
+        memory_used_b=values.get("memory_used_b"),
+    )
 
 
 def _nvidia_smi(env: Mapping[str, str] | None) -> dict[str, ToolSays]:

@@ -24,14 +24,16 @@ class Line:
 
     `discovery`: everything known by now, replacing what was sent before. `watched`: how many `watch` commands it includes.
     `readings`: one tick, empty where every device failed, so that a line is also a sign of life. `period_s`: how often it
-    polls from now on. `raw`: unconverted values by uid, the answer to `raw`. `fatal`: the probe is unusable, and why; the child
-    ends after it.
+    polls from now on. `settled`: its sensors have been timed, and it polls evenly
+    from now on. `raw`: unconverted values by uid, the answer to `raw`. `fatal`: the probe is unusable, and why; the child ends
+    after it.
     """
 
     discovery: Discovery | None = None
     watched: int = 0
     readings: tuple[Reading, ...] = ()
     period_s: float | None = None
+    settled: bool = False
     raw: dict[str, tuple[RawValue, ...]] | None = None
     fatal: str | None = None
 

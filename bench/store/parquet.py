@@ -57,6 +57,7 @@ TELEMETRY_COLUMNS = {
     "power_w": "DOUBLE",
     "energy_j": "DOUBLE",
     "memory_used_b": "BIGINT",
+    "engine_memory_b": "BIGINT",
     "utilisation": "DOUBLE",
     "temperature_c": "DOUBLE",
     "clock_mhz": "DOUBLE",
@@ -79,6 +80,7 @@ _LOG_FIELDS = {
 }
 _CHUNK_FIELDS = {"chunk_request": "request", "chunk_ns": "at_ns", "chunk_tokens": "tokens", "chunk_bytes": "text_b"}
 _READING_FLOATS = ("power_w", "energy_j", "utilisation", "temperature_c", "clock_mhz", "foreign_processes")
+_READING_INTS = ("memory_used_b", "engine_memory_b")
 _LIST_MARK = "\x1f"
 
 Column = NDArray[Any]
@@ -120,8 +122,10 @@ def write_telemetry(folder: Path, trial_id: str, telemetry: Telemetry) -> None:
         "before_ns": np.array([r.before_ns for r in readings], dtype=np.int64),
         "after_ns": np.array([r.after_ns for r in readings], dtype=np.int64),
         "throttle": _texts(None if r.throttle is None else _LIST_MARK.join(r.throttle) for r in readings),
-        "memory_used_b": np.array([MISSING if r.memory_used_b is None else r.memory_used_b for r in readings], dtype=np.int64),
     }
+    for name in _READING_INTS:
+        counts = [getattr(r, name) for r in readings]
+        columns[name] = np.array([MISSING if count is None else count for count in counts], dtype=np.int64)
     for name in _READING_FLOATS:
         values = [getattr(r, name) for r in readings]
         columns[name] = np.array([math.nan if value is None else value for value in values], dtype=np.float64)
@@ -144,7 +148,7 @@ def read_log(folder: Path) -> EventLog:
 
 def read_readings(folder: Path) -> tuple[tuple[Reading, ...], tuple[Reading, ...]]:
     """The readings of a shard: (baseline, trial). Raises: duckdb.Error, OSError."""
-    names = ("phase", "uid", "before_ns", "after_ns", "throttle", "memory_used_b", *_READING_FLOATS)
+    names = ("phase", "uid", "before_ns", "after_ns", "throttle", *_READING_INTS, *_READING_FLOATS)
     with _connect() as con:
         source = con.read_parquet(str((folder / TELEMETRY).absolute()), file_row_number=True)
         there = [name for name in names if name in source.columns]  # a shard of an earlier bench lacks the newest ones

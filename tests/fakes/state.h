@@ -91,7 +91,7 @@ static int trouble(int board, const char *call)
     }
     if ((text = fault_text(board, call, "flood")))
         for (bytes = atol(text); bytes > 0; bytes -= 64)
-            fputs("amdgpu: noise noise noise noise noise noise noise noise noise n\n", stderr);
+            fputs("driver: noise noise noise noise noise noise noise noise noise n\n", stderr);
     if ((text = fault_text(board, call, "hang_s"))) {
         struct timespec left = {atol(text), 0};
         while (nanosleep(&left, &left) != 0)
@@ -104,7 +104,7 @@ static int trouble(int board, const char *call)
 }
 
 /* Seconds since the library was first asked. */
-static double uptime_s(void)
+__attribute__((unused)) static double uptime_s(void)
 {
     struct timespec now;
 

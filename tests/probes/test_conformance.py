@@ -7,8 +7,8 @@ import pytest
 
 from bench.ports import Probe
 from bench.probes.cpu import CpuProbe
-from bench.probes.nvidia import NvidiaProbe
-from tests.probes.conformance import ProbeConformance
+from bench.probes.nvidia.probe import NvidiaProbe
+from bench.testing.probes import ProbeConformance
 from tests.probes.fake_nvml import FakeNvml
 from tests.probes.trees import TWO_SOCKETS, make_roots, write_powercap
 

@@ -9,7 +9,7 @@ import pytest
 from bench.errors import ProbeError, UsageError
 from bench.probes.cpu import CpuProbe
 from bench.probes.host import ChildProbeHost
-from bench.probes.presence import Roots, amd_card, beginning, nvidia_card
+from bench.probes.presence import Roots, beginning, card
 from tests.probes.trees import AMD, AMD_RANGE_UJ, INTEL_RANGE_UJ, TWO_SOCKETS, add_nvidia_card, replace_text, write_powercap
 
 ENERGY = "intel-rapl/intel-rapl:0/energy_uj"
@@ -86,8 +86,8 @@ def test_noise_in_names_and_limits_leaves_the_rest(roots: Roots) -> None:
 def test_signs_of_cards_in_noise(roots: Roots) -> None:
     add_nvidia_card(roots)
     (roots.sysfs / "bus/pci/devices/0000:18:00.0/vendor").write_bytes(b"\xff" * 1_000_000)
-    assert nvidia_card(roots) is None
-    assert amd_card(roots) is None
+    assert card(roots, "nvidia") is None
+    assert card(roots, "amd") is None
 
 
 def test_only_the_beginning_is_read(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bench.errors import ProbeError
-from bench.probes import nvml
-from bench.probes.nvidia import NvidiaProbe
-from bench.probes.nvidia_sensors import power_timing
+from bench.probes.nvidia import nvml
+from bench.probes.nvidia.probe import NvidiaProbe
+from bench.probes.nvidia.sensors import power_timing
 from bench.probes.presence import Roots
 from bench.records import DeviceInfo
 from tests.probes.conftest import put_under_binding
@@ -347,7 +347,7 @@ def test_a_missing_binding_matters_only_beside_a_card(roots: Roots, monkeypatch:
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_binding)
-    monkeypatch.setattr("bench.probes.nvidia.nvidia_library", lambda env: None)
+    monkeypatch.setattr("bench.probes.nvidia.probe.library", lambda env, vendor: None)
     assert NvidiaProbe(roots).discover().problems == ()
     add_nvidia_card(roots)
     (problem,) = NvidiaProbe(roots).discover().problems

@@ -36,7 +36,13 @@ CARDS = [
     ],
 )
 def test_ways_to_name_a_board(wanted: list[str], uids: list[str]) -> None:
-    expected = Placement(device_uids=tuple(uids), visibility_env={"CUDA_VISIBLE_DEVICES": ",".join(uids)})
+    numbers = ",".join(str([A, B, C].index(uid)) for uid in uids)
+    expected = Placement(
+        device_uids=tuple(uids),
+        visibility_env={"CUDA_VISIBLE_DEVICES": ",".join(uids)},
+        numbered_env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": numbers},
+        devices=len(uids),
+    )
     assert resolve(CARDS, wanted) == expected
 
 
@@ -46,19 +52,24 @@ def test_nothing_wanted_restricts_nothing() -> None:
 
 def test_a_slice_shows_itself_and_is_measured_by_its_board() -> None:
     placement = resolve(CARDS, ["MIG-bbbb-2"])
-    assert placement == Placement(device_uids=(B,), visibility_env={"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2"})
+    assert (placement.device_uids, placement.devices) == ((B,), 1)
+    assert placement.visibility_env == {"CUDA_VISIBLE_DEVICES": "MIG-bbbb-2"}
+    assert placement.numbered_env is None
 
 
 def test_two_slices_of_one_board_are_one_board() -> None:
     placement = resolve(CARDS, ["MIG-aaaa-1", "MIG-bbbb-2"])
     assert placement.device_uids == (B,)
     assert placement.visibility_env == {"CUDA_VISIBLE_DEVICES": "MIG-aaaa-1,MIG-bbbb-2"}
+    assert placement.devices == 2
 
 
 def test_the_module_comes_with_its_board() -> None:
     devices = [device(A, 0), device(f"{A}/module", 0, scope="module", board=A, covers=(A,))]
     placement = resolve(devices, ["0"])
-    assert placement == Placement(device_uids=(A, f"{A}/module"), visibility_env={"CUDA_VISIBLE_DEVICES": A})
+    assert placement.device_uids == (A, f"{A}/module")
+    assert placement.visibility_env == {"CUDA_VISIBLE_DEVICES": A}
+    assert placement.devices == 1
 
 
 def test_cpu_hides_the_accelerators() -> None:
@@ -140,3 +151,31 @@ class TestAmd:
             "ROCR_VISIBLE_DEVICES": AMD_A,
             "HIP_VISIBLE_DEVICES": "0",
         }
+
+
+@pytest.mark.parametrize(
+    ("probe", "variable"),
+    [
+        ("biren", "SUPA_VISIBLE_DEVICES"),
+        ("cambricon", "MLU_VISIBLE_DEVICES"),
+        ("gaudi", "HABANA_VISIBLE_MODULES"),
+        ("iluvatar", "CUDA_VISIBLE_DEVICES"),
+        ("metax", "MACA_VISIBLE_DEVICES"),
+    ],
+)
+def test_other_vendors_are_told_the_numbers_that_their_runtime_uses(probe: str, variable: str) -> None:
+    cards = [device("x0", 0, probe=probe), device("x1", 1, probe=probe, visible_as="6")]
+    assert resolve(cards, [f"{probe}:1", f"{probe}:0"]).visibility_env == {variable: "6,0"}
+
+
+def test_ascends_runtime_takes_ascending_numbers_only() -> None:
+    cards = [device("x0", 0, probe="ascend", visible_as="10"), device("x1", 1, probe="ascend", visible_as="9")]
+    assert resolve(cards, ["ascend:0", "ascend:1"]).visibility_env == {"ASCEND_RT_VISIBLE_DEVICES": "9,10"}
+
+
+def test_two_vendors_that_share_a_variable_are_not_mixed() -> None:
+    cards = [*CARDS, device("x0", 0, probe="iluvatar")]
+    with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):
+        resolve(cards, ["nvidia:0", "iluvatar:0"])
+    both = resolve([*CARDS, device("x0", 0, probe="metax")], ["nvidia:0", "metax:0"])
+    assert both.visibility_env == {"CUDA_VISIBLE_DEVICES": A, "MACA_VISIBLE_DEVICES": "0"}

@@ -161,7 +161,7 @@ def test_every_field_of_a_reading_and_of_a_log_is_stored(tmp_path: Path) -> None
     """A field that someone adds and nobody stores would be lost to whoever works the numbers out again."""
     full = Reading(
         uid="a", before_ns=1, after_ns=2, power_w=1.5, energy_j=2.5, memory_used_b=3, utilisation=0.5, temperature_c=4.5,
-        clock_mhz=5.5, throttle=("x",), foreign_processes=2.0,
+        clock_mhz=5.5, throttle=("x",), foreign_processes=2.0, engine_memory_b=6,
     )  # fmt: skip
     assert all(getattr(full, f.name) is not None for f in dataclasses.fields(Reading))
     write_telemetry(tmp_path, "t", Telemetry(readings=(full,)))
@@ -178,7 +178,7 @@ def test_every_field_of_a_reading_and_of_a_log_is_stored(tmp_path: Path) -> None
 def test_readings_of_an_earlier_bench_lack_what_it_did_not_know(tmp_path: Path) -> None:
     write_telemetry(tmp_path, "t", Telemetry(readings=(Reading(uid="a", before_ns=1, after_ns=2, power_w=1.5),)))
     path = tmp_path / "telemetry.parquet"
-    duckdb.execute(f"COPY (SELECT * EXCLUDE (foreign_processes) FROM '{path}') TO '{tmp_path}/old.parquet' (FORMAT parquet)")
+    duckdb.execute(f"COPY (SELECT * EXCLUDE (foreign_processes, engine_memory_b) FROM '{path}') TO '{tmp_path}/old.parquet' (FORMAT parquet)")
     (tmp_path / "old.parquet").replace(path)
     assert read_readings(tmp_path)[1] == (Reading(uid="a", before_ns=1, after_ns=2, power_w=1.5),)
 

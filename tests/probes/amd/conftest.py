@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.probes.amd import AmdProbe
+from bench.probes.amd.probe import AmdProbe
 from bench.probes.presence import Roots
 from tests.fakes.build import shared_library
 from tests.probes.amd.fake_amdsmi import MI300X, FakeAmdsmi

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench.ports import Probe
-from bench.probes.amd import AmdProbe
+from bench.probes.amd.probe import AmdProbe
+from bench.testing.probes import ProbeConformance
 from tests.probes.amd.cards import RX_7900, add_card
 from tests.probes.amd.fake_amdsmi import MI250, FakeAmdsmi
-from tests.probes.conformance import ProbeConformance
 from tests.probes.trees import make_roots
 
 

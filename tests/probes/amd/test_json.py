@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bench.probes import amd_json, amd_values
-from bench.probes.values import Unavailable
+from bench.probes.amd import tool_json
+from bench.probes.amd import values as amd_values
+from bench.probes.values import Unavailable, pci_address, quantity
 
 SAMPLES = Path(__file__).parent.parent / "samples/amd"
 NUMBERS = ("power_w", "energy_j", "memory_used_b", "memory_total_b", "utilisation", "temperature_c", "clock_mhz")
@@ -29,7 +30,7 @@ def values(gpu: Mapping[str, Any]) -> dict[str, float]:
     found = {}
     for name in NUMBERS:
         try:
-            found[name] = amd_json.value_of(gpu, name)
+            found[name] = tool_json.value_of(gpu, name)
         except Unavailable:
             continue
     return found
@@ -37,25 +38,25 @@ def values(gpu: Mapping[str, Any]) -> dict[str, float]:
 
 class TestSamples:
     def test_rocm_7_in_two_partitions(self) -> None:
-        gpus = amd_json.told(sample("amd_smi_metric_rocm7_mi300x_dpx.json"))
+        gpus = tool_json.told(sample("amd_smi_metric_rocm7_mi300x_dpx.json"))
         assert values(gpus[0]) == {"power_w": 133.0, "energy_j": 20909145.914, "utilisation": 0.0}
         assert values(gpus[1]) == {}
 
     def test_rocm_6_is_a_list_of_the_same(self) -> None:
         seven = json.loads(sample("amd_smi_metric_rocm7_mi300x_dpx.json"))
-        assert amd_json.told(json.dumps(seven["gpu_data"])) == amd_json.told(json.dumps(seven))
+        assert tool_json.told(json.dumps(seven["gpu_data"])) == tool_json.told(json.dumps(seven))
 
     def test_energy_as_csv(self) -> None:
-        gpus = amd_json.told(sample("amd_smi_metric_energy.csv"))
+        gpus = tool_json.told(sample("amd_smi_metric_energy.csv"))
         assert values(gpus[0]) == {"energy_j": 20909279.020}
         assert values(gpus[1]) == {}  # its last row is N/A
 
     def test_a_radeons_outline(self) -> None:
-        gpus = amd_json.told(sample("amd_smi_metric_text_radeon.txt"))
+        gpus = tool_json.told(sample("amd_smi_metric_text_radeon.txt"))
         assert values(gpus[0]) == {"power_w": 20.0, "utilisation": 0.0, "clock_mhz": 14.0}
 
     def test_rocm_smi_on_a_radeon(self) -> None:
-        gpus = amd_json.told(sample("rocm_smi_rx7800xt.json"))
+        gpus = tool_json.told(sample("rocm_smi_rx7800xt.json"))
         assert values(gpus[0]) == {
             "power_w": 53.0,
             "memory_used_b": 11615076352,
@@ -63,25 +64,25 @@ class TestSamples:
             "utilisation": 1.0,
             "temperature_c": 51.0,
         }
-        assert amd_values.unique_id(amd_json.about(gpus[0], "Unique ID")) == "1a2b3c4d5e6f7081"
-        assert amd_json.about(gpus[0], "Serial Number") is None
+        assert amd_values.unique_id(tool_json.about(gpus[0], "Unique ID")) == "GPU-1a2b3c4d5e6f7081"
+        assert tool_json.about(gpus[0], "Serial Number") is None
 
     def test_rocm_smi_on_a_board_of_two_dies(self) -> None:
-        gpus = amd_json.told(sample("rocm_smi_mi250_dual_die.json"))
+        gpus = tool_json.told(sample("rocm_smi_mi250_dual_die.json"))
         assert values(gpus[0])["power_w"] == 102.0
         assert "power_w" not in values(gpus[1])
         assert values(gpus[1])["memory_used_b"] == 11665408
         with pytest.raises(Unavailable, match="Secondary die"):
-            amd_json.value_of(gpus[1], "power_w")
+            tool_json.value_of(gpus[1], "power_w")
 
     def test_rocm_smi_in_plain_lines(self) -> None:
-        gpus = amd_json.told(sample("rocm_smi_showpower_mi250.txt"))
+        gpus = tool_json.told(sample("rocm_smi_showpower_mi250.txt"))
         watts = [values(gpus[number]).get("power_w") for number in range(8)]
         assert watts == [237.0, None, 230.0, None, 220.0, None, 235.0, None]
 
     def test_a_table_of_processes_holds_no_reading(self) -> None:
         with pytest.raises(Unavailable, match="can't be read"):
-            amd_json.told(sample("amd_smi_processes_gfx1151.txt"))
+            tool_json.told(sample("amd_smi_processes_gfx1151.txt"))
 
     def test_every_sample_has_a_test(self) -> None:
         here = Path(__file__).read_text(encoding="utf-8")
@@ -107,7 +108,7 @@ def reordered(draw: st.DrawFn) -> tuple[Any, Any]:
 
 @given(reordered())
 def test_the_order_of_keys_changes_nothing(pair: tuple[Any, Any]) -> None:
-    before, after = (amd_json.told(json.dumps(value)) for value in pair)
+    before, after = (tool_json.told(json.dumps(value)) for value in pair)
     assert {n: values(gpu) for n, gpu in before.items()} == {n: values(gpu) for n, gpu in after.items()}
 
 
@@ -135,9 +136,9 @@ def spoilt(draw: st.DrawFn) -> tuple[Any, Any]:
 @given(spoilt())
 def test_spoilt_places_cost_their_own_values_only(pair: tuple[Any, Any]) -> None:
     """Whatever is still there is unchanged, and nothing that was not there appears."""
-    whole, text = amd_json.told(json.dumps(pair[0])), json.dumps(pair[1])
+    whole, text = tool_json.told(json.dumps(pair[0])), json.dumps(pair[1])
     try:
-        left = amd_json.told(text)
+        left = tool_json.told(text)
     except Unavailable:
         return
     for number, gpu in left.items():
@@ -150,7 +151,7 @@ def test_truncated_json_is_refused(whole: Any, where: float, indent: int | None)
     text = json.dumps(whole, indent=indent)
     cut = text[: int(where * (len(text) - 1))]
     with pytest.raises(Unavailable):
-        amd_json.told(cut)
+        tool_json.told(cut)
 
 
 BANNERS = [
@@ -163,7 +164,7 @@ BANNERS = [
 
 @given(st.sampled_from([DPX, MI250, LISTED]), st.sampled_from(BANNERS), st.sampled_from(BANNERS))
 def test_words_around_the_json_change_nothing(whole: Any, before: str, after: str) -> None:
-    assert amd_json.told(f"{before}{json.dumps(whole, indent=4)}\n{after}") == amd_json.told(json.dumps(whole))
+    assert tool_json.told(f"{before}{json.dumps(whole, indent=4)}\n{after}") == tool_json.told(json.dumps(whole))
 
 
 @given(st.text(max_size=300))
@@ -171,7 +172,7 @@ def test_words_around_the_json_change_nothing(whole: Any, before: str, after: st
 @example("gpu,a\n0\r,1\n\N{SUPERSCRIPT TWO},2")
 def test_any_other_text_is_refused_or_read_without_a_crash(text: str) -> None:
     try:
-        gpus = amd_json.told(text)
+        gpus = tool_json.told(text)
     except Unavailable:
         return
     for gpu in gpus.values():
@@ -194,7 +195,7 @@ def test_any_other_text_is_refused_or_read_without_a_crash(text: str) -> None:
     ],
 )
 def test_values_and_their_units(value: object, kind: str, expected: float) -> None:
-    assert amd_values.quantity(value, kind) == pytest.approx(expected)
+    assert quantity(value, kind) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -218,13 +219,13 @@ def test_values_and_their_units(value: object, kind: str, expected: float) -> No
 )
 def test_marks_are_missing_never_0(value: object) -> None:
     with pytest.raises(Unavailable):
-        amd_values.quantity(value, "power")
+        quantity(value, "power")
 
 
 @pytest.mark.parametrize("unit", ["A", "J", "m"])
 def test_a_unit_of_another_kind_is_refused(unit: str) -> None:
     with pytest.raises(Unavailable, match="none of power"):
-        amd_values.quantity({"value": 5, "unit": unit}, "power")
+        quantity({"value": 5, "unit": unit}, "power")
 
 
 @given(st.floats(0.9954, 1.0046))
@@ -246,7 +247,13 @@ def test_an_impossible_resolution_is_refused(resolution: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("0x1A2B", "0000000000001a2b"), ("GPU-1a2b3c4d5e6f7081", "1a2b3c4d5e6f7081"), ("N/A", None), ("0x0", None), ("", None)],
+    [
+        ("0x1A2B", "GPU-0000000000001a2b"),
+        ("GPU-1a2b3c4d5e6f7081", "GPU-1a2b3c4d5e6f7081"),
+        ("N/A", None),
+        ("0x0", None),
+        ("", None),
+    ],
 )
 def test_unique_ids(text: str, expected: str | None) -> None:
     assert amd_values.unique_id(text) == expected
@@ -263,4 +270,4 @@ def test_unique_ids(text: str, expected: str | None) -> None:
     ],
 )
 def test_pci_addresses(text: object, expected: str | None) -> None:
-    assert amd_values.pci_address(text) == expected
+    assert pci_address(text) == expected

@@ -14,9 +14,9 @@ import pytest
 
 from bench.clock import FakeClock
 from bench.errors import ProbeError
-from bench.probes import amd_library
-from bench.probes.amd import AmdProbe
-from bench.probes.amd_library import Amdsmi
+from bench.probes.amd import library as amd_library
+from bench.probes.amd.library import Amdsmi
+from bench.probes.amd.probe import AmdProbe
 from bench.probes.presence import Roots
 from bench.probes.values import Unavailable
 from bench.records import DeviceInfo
@@ -279,9 +279,9 @@ class TestLoading:
     def _loaded(env: dict[str, str], *paths: Path) -> str:
         code = (
             "import os\n"
-            "from bench.probes import amd_library\n"
-            "try: print(amd_library.load(os.environ).origin)\n"
-            "except amd_library.CannotLoad as error: print('cannot:', error)\n"
+            "from bench.probes.amd import library\n"
+            "try: print(library.load(os.environ).origin)\n"
+            "except library.CannotLoad as error: print('cannot:', error)\n"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_env(env, *paths))
         return done.stdout.strip().splitlines()[-1]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bench.errors import ProbeError
-from bench.probes import amd_sysfs
-from bench.probes.amd import AmdProbe
-from bench.probes.presence import Roots, amd_card, opened_by_signs
+from bench.probes.amd import sysfs
+from bench.probes.amd.probe import AmdProbe
+from bench.probes.presence import Roots, card, opened_by_signs
 from bench.records import DeviceInfo
 from tests.probes.amd.cards import RX_7900, STRIX_HALO, add_card
 from tests.probes.trees import replace_text, roots_env
@@ -90,9 +90,9 @@ def test_an_apu_has_the_hosts_memory_and_the_modules_power(probe: AmdProbe, root
 
 def test_a_broken_metrics_table_is_no_apu(roots: Roots) -> None:
     folder = add_card(roots, ADDRESS, RX_7900, metrics_format=None)
-    assert not amd_sysfs.is_apu(folder)
+    assert not sysfs.is_apu(folder)
     (folder / "gpu_metrics").write_bytes(b"\x02")
-    assert not amd_sysfs.is_apu(folder)
+    assert not sysfs.is_apu(folder)
 
 
 def test_a_card_that_nobody_may_read(probe: AmdProbe, roots: Roots) -> None:
@@ -130,7 +130,7 @@ def test_another_vendors_card_and_audio_are_left_alone(probe: AmdProbe, roots: R
     add_card(roots, "0000:03:00.1", {**RX_7900, "class": "0x040300"})
     add_card(roots, "0000:18:00.0", {**RX_7900, "vendor": "0x10de"})
     assert probe.discover().devices == ()
-    assert amd_card(roots) is None
+    assert card(roots, "amd") is None
 
 
 def test_a_card_without_its_driver_is_told_with_the_fix(probe: AmdProbe, roots: Roots) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.probes.amd import AmdProbe
+from bench.probes.amd.probe import AmdProbe
 from bench.probes.command import output
 from bench.probes.presence import Roots
 from bench.probes.values import Unavailable

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.clock import Clock
-from bench.probes import amd_json, amd_values
-from bench.probes.amd_card import Card, Quantity
+from bench.probes import values
+from bench.probes.amd import tool_json
+from bench.probes.amd import values as amd_values
 from bench.probes.background import Poller
+from bench.probes.cards import Card, Quantity
 from bench.probes.command import output
 from bench.probes.presence import rocm_root
 from bench.probes.values import Unavailable, attempt
@@ -44,15 +46,15 @@ class Tool:
     def __init__(self, command: list[str], name: str, clock: Clock, run: Run) -> None:
         self._name = name
         self._list = partial(run, [command[0], "list", "--json"]) if name == "amd-smi" else None
-        self._poller: Poller[amd_json.Told] = Poller(name, lambda: amd_json.told(run(command)), PERIOD_S, clock)
+        self._poller: Poller[tool_json.Told] = Poller(name, lambda: tool_json.told(run(command)), PERIOD_S, clock)
 
     def cards(self) -> list[Card]:
         """Raises: Unavailable where the tool gives nothing that can be read."""
         gpus = self._poller.first(FIRST_ANSWER_S).value
-        listed: amd_json.Told = {}
+        listed: tool_json.Told = {}
         if self._list is not None:
             text = attempt(self._list)[0]
-            listed = (attempt(partial(amd_json.told, text))[0] if text else None) or {}
+            listed = (attempt(partial(tool_json.told, text))[0] if text else None) or {}
         return [self._card(number, {**gpu, **listed.get(number, {})}) for number, gpu in sorted(gpus.items())]
 
     def close(self) -> None:
@@ -62,10 +64,10 @@ class Tool:
     def _card(self, number: int, gpu: Mapping[str, Any]) -> Card:
         return Card(
             index=number,
-            pci=amd_values.pci_address(amd_json.about(gpu, "bdf", "PCI Bus")),
-            unique_id=amd_values.unique_id(amd_json.about(gpu, "Unique ID")),
-            name=amd_json.about(gpu, "market_name", "Card Series", "Card series", "Device Name"),
-            device_id=amd_json.about(gpu, "Device ID"),
+            pci=values.pci_address(tool_json.about(gpu, "bdf", "PCI Bus")),
+            unique_id=amd_values.unique_id(tool_json.about(gpu, "Unique ID")),
+            name=tool_json.about(gpu, "market_name", "Card Series", "Card series", "Device Name"),
+            device_id=tool_json.about(gpu, "Device ID"),
             quantities={
                 name: Quantity(
                     get=partial(self._value, number, name), api=f"{self._name} --json", unit=unit, span=self._poller.span
@@ -78,7 +80,7 @@ class Tool:
         gpu = self._poller.latest().value.get(number)
         if gpu is None:
             raise Unavailable(f"{self._name} no longer lists GPU {number}", lasting=False)
-        value = amd_json.value_of(gpu, name)
+        value = tool_json.value_of(gpu, name)
         return int(value) if name.startswith("memory") else value
 
 

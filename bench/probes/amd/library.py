@@ -16,8 +16,9 @@ from typing import Any
 
 from bench.clock import SYSTEM, Clock
 from bench.errors import ProbeError
-from bench.probes import amd_values
-from bench.probes.amd_card import Card, Quantity
+from bench.probes import values
+from bench.probes.amd import values as amd_values
+from bench.probes.cards import Card, Quantity
 from bench.probes.presence import rocm_root
 from bench.probes.values import Unavailable, attempt, believable_w
 from bench.units import BYTES_PER_MIB, NS_PER_S
@@ -153,23 +154,23 @@ def _card(api: Amdsmi, handle: Any, index: int, clock: Clock) -> Card:
     asic = attempt(lambda: api.call("get_gpu_asic_info", handle))[0] or {}
     board = attempt(lambda: api.call("get_gpu_board_info", handle))[0] or {}
     driver = attempt(lambda: api.call("get_gpu_driver_info", handle))[0] or {}
-    name = amd_values.named(asic.get("market_name")) or amd_values.named(board.get("product_name"))
-    driver_words = [word for key in ("driver_name", "driver_version") if (word := amd_values.named(driver.get(key)))]
+    name = values.named(asic.get("market_name")) or values.named(board.get("product_name"))
+    driver_words = [word for key in ("driver_name", "driver_version") if (word := values.named(driver.get(key)))]
     return Card(
         index=index,
-        pci=amd_values.pci_address(attempt(lambda: api.call("get_gpu_device_bdf", handle))[0]),
+        pci=values.pci_address(attempt(lambda: api.call("get_gpu_device_bdf", handle))[0]),
         unique_id=amd_values.unique_id(asic.get("asic_serial")),
         name=name,
-        device_id=amd_values.named(asic.get("device_id")),
+        device_id=values.named(asic.get("device_id")),
         driver=" ".join(driver_words) or None,
-        apu=_APU in (name or ""),
+        scope="module" if _APU in (name or "") else "accelerator",
         quantities={
             **_power(api, handle),
             **_memory(api, handle),
             "utilisation": Quantity(get=partial(_activity, api, handle), api="amdsmi_get_gpu_activity[gfx_activity]", unit="%"),
             "temperature_c": _temperature(api, handle),
             "clock_mhz": Quantity(
-                get=lambda: amd_values.number(api.call("get_clock_info", handle, lib.AmdSmiClkType.GFX).get("clk")),
+                get=lambda: values.number(api.call("get_clock_info", handle, lib.AmdSmiClkType.GFX).get("clk")),
                 api="amdsmi_get_clock_info(GFX)[clk]",
                 unit="MHz",
             ),
@@ -184,7 +185,7 @@ def _power(api: Amdsmi, handle: Any) -> dict[str, Quantity]:
     limit_w = attempt(limit)[0]
 
     def watts(key: str) -> float:
-        return believable_w(amd_values.number(api.call("get_power_info", handle).get(key)), limit_w)
+        return believable_w(values.number(api.call("get_power_info", handle).get(key)), limit_w)
 
     key = next((key for key in _POWER_KEYS if attempt(partial(watts, key))[1] is None), _POWER_KEYS[0])
     return {
@@ -197,7 +198,7 @@ def _power(api: Amdsmi, handle: Any) -> dict[str, Quantity]:
 
 
 def _limit_w(api: Amdsmi, handle: Any) -> float:
-    cap_uw = amd_values.number(api.call("get_power_cap_info", handle).get("power_cap"))
+    cap_uw = values.number(api.call("get_power_cap_info", handle).get("power_cap"))
     if cap_uw == 0:
         raise Unavailable("the driver gives a power cap of 0", lasting=True)
     return cap_uw * 1e-6
@@ -206,7 +207,7 @@ def _limit_w(api: Amdsmi, handle: Any) -> float:
 def _energy_j(api: Amdsmi, handle: Any) -> float:
     told = api.call("get_energy_count", handle)
     key = next((key for key in _ENERGY_KEYS if key in told), _ENERGY_KEYS[0])
-    counts = amd_values.number(told.get(key), marks=(amd_values.MARK_64,))
+    counts = values.number(told.get(key), marks=(values.MARK_64,))
     if counts == 0:
         raise Unavailable("the energy counter is 0", lasting=False)
     return counts * amd_values.joules_per_count(float(told.get("counter_resolution") or 0.0))
@@ -227,12 +228,12 @@ def _memory(api: Amdsmi, handle: Any) -> dict[str, Quantity]:
 
 
 def _memory_b(api: Amdsmi, handle: Any, call: str) -> int:
-    return int(amd_values.number(api.call(call, handle, api.lib.AmdSmiMemoryType.VRAM), marks=(amd_values.MARK_64,)))
+    return int(values.number(api.call(call, handle, api.lib.AmdSmiMemoryType.VRAM), marks=(values.MARK_64,)))
 
 
 def _vram_b(api: Amdsmi, handle: Any, key: str) -> int:
     told = api.call("get_gpu_vram_usage", handle).get(key)
-    return int(amd_values.number(told, marks=(amd_values.MARK_32,))) * BYTES_PER_MIB
+    return int(values.number(told, marks=(values.MARK_32,))) * BYTES_PER_MIB
 
 
 def _above_0(read: Callable[[], int]) -> int:
@@ -243,7 +244,7 @@ def _above_0(read: Callable[[], int]) -> int:
 
 
 def _activity(api: Amdsmi, handle: Any) -> float:
-    return amd_values.share(amd_values.number(api.call("get_gpu_activity", handle).get("gfx_activity")))
+    return values.share(values.number(api.call("get_gpu_activity", handle).get("gfx_activity")))
 
 
 def _temperature(api: Amdsmi, handle: Any) -> Quantity:
@@ -252,7 +253,7 @@ def _temperature(api: Amdsmi, handle: Any) -> Quantity:
 
     def celsius(sensor: str) -> float:
         kind = getattr(lib.AmdSmiTemperatureType, sensor)
-        told = amd_values.number(api.call("get_temp_metric", handle, kind, lib.AmdSmiTemperatureMetric.CURRENT))
+        told = values.number(api.call("get_temp_metric", handle, kind, lib.AmdSmiTemperatureMetric.CURRENT))
         if told == 0:
             raise Unavailable("a temperature of 0 is no reading", lasting=False)
         return told

@@ -10,10 +10,10 @@ from typing import Any
 from bench.clock import SYSTEM, Clock
 from bench.errors import ProbeError
 from bench.ports import Discovery
-from bench.probes import nvml
-from bench.probes.nvidia_board import Board, open_board
+from bench.probes.nvidia import nvml
+from bench.probes.nvidia.board import Board, open_board
 from bench.probes.occupants import Occupants
-from bench.probes.presence import NVML_LIBRARY, Roots, nvidia_card, nvidia_library
+from bench.probes.presence import NVML_LIBRARY, Roots, card, library
 from bench.probes.values import Unavailable, attempt
 from bench.probes.wire import RawValue
 from bench.records import ProbeProblem, Reading
@@ -40,19 +40,19 @@ class NvidiaProbe:
         self._look_due_ns: dict[str, int] = {}
 
     def discover(self) -> Discovery:
-        card = nvidia_card(self._roots)
+        sign = card(self._roots, NAME)
         try:
             lib = nvml.load_binding()
         except ImportError as error:
-            return _problems(_no_binding(card, error))
+            return _problems(_no_binding(sign, error))
         if self._lib is None:
             try:
                 lib.nvmlInit()
             except lib.NVMLError as error:
-                return _problems(_no_driver(card, error.value, str(error)))
+                return _problems(_no_driver(sign, error.value, str(error)))
             self._lib = lib
         self._boards.clear()
-        return self._open_all(nvml.Nvml(lib), card)
+        return self._open_all(nvml.Nvml(lib), sign)
 
     def watch(self, pids: Iterable[int]) -> Discovery:
         """Adds no device, but tells the engine's processes from others on the boards."""
@@ -99,7 +99,7 @@ class NvidiaProbe:
             except lib.NVMLError:
                 return  # the driver went away first: nothing is left to let go of
 
-    def _open_all(self, api: nvml.Nvml, card: str | None) -> Discovery:
+    def _open_all(self, api: nvml.Nvml, sign: str | None) -> Discovery:
         problems: list[ProbeProblem] = []
         try:
             driver, _, _ = attempt(lambda: nvml.text(api.call("SystemGetDriverVersion")))
@@ -114,9 +114,9 @@ class NvidiaProbe:
                 problems.append(_problem(f"nvidia:{index}", str(error), fix))
                 continue
             self._boards.update({board.info.uid: board for board in boards})
-        if count == 0 and card:
+        if count == 0 and sign:
             fix = "in a container start it with --gpus all; else look for Xid lines in dmesg"
-            problems.append(_problem(card, "the driver shows no GPU", fix))
+            problems.append(_problem(sign, "the driver shows no GPU", fix))
         return Discovery(devices=tuple(board.info for board in self._boards.values()), problems=tuple(problems))
 
 
@@ -128,25 +128,25 @@ def _problems(problem: ProbeProblem | None) -> Discovery:
     return Discovery(problems=(problem,) if problem else ())
 
 
-def _no_binding(card: str | None, error: ImportError) -> ProbeProblem | None:
+def _no_binding(sign: str | None, error: ImportError) -> ProbeProblem | None:
     """Only where there is a card to read: everywhere else a missing binding is nobody's problem."""
-    if card is None and nvidia_library(os.environ) is None:
+    if sign is None and library(os.environ, NAME) is None:
         return None
     if "deprecated" in str(error):
-        return _problem(card or NVML_LIBRARY, str(error), "pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py")
-    return _problem(card or NVML_LIBRARY, "nvidia-ml-py, the binding, is not installed", "pip install 'tokjoule[nvidia]'")
+        return _problem(sign or NVML_LIBRARY, str(error), "pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py")
+    return _problem(sign or NVML_LIBRARY, "nvidia-ml-py, the binding, is not installed", "pip install 'tokjoule[nvidia]'")
 
 
-def _no_driver(card: str | None, code: int, text: str) -> ProbeProblem | None:
+def _no_driver(sign: str | None, code: int, text: str) -> ProbeProblem | None:
     if code == _LIBRARY_NOT_FOUND:
-        if card is None:
+        if sign is None:
             return None
         fix = "install the NVIDIA driver; in a container start it with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
-        return _problem(card, f"{NVML_LIBRARY} can't be loaded", fix)
+        return _problem(sign, f"{NVML_LIBRARY} can't be loaded", fix)
     fixes = {
         _DRIVER_NOT_LOADED: "sudo modprobe nvidia; in a container start it with --gpus all",
         _NO_PERMISSION: "give this user read and write access to /dev/nvidiactl and /dev/nvidia* (group video on most systems)",
         _VERSION_MISMATCH: "the driver was updated while loaded: reboot, or reload its kernel modules",
     }
-    subject = card or nvidia_library(os.environ) or NVML_LIBRARY
+    subject = sign or library(os.environ, NAME) or NVML_LIBRARY
     return _problem(subject, f"nvmlInit: {text}", fixes.get(code, "nvidia-smi tells more"))

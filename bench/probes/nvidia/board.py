@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from bench.clock import Clock
-from bench.probes import nvml
-from bench.probes.nvidia_sensors import GAIN_ERROR, power_timing
-from bench.probes.nvml import Nvml
+from bench.probes.nvidia import nvml
+from bench.probes.nvidia.nvml import Nvml
+from bench.probes.nvidia.sensors import GAIN_ERROR, power_timing
 from bench.probes.presence import Roots
 from bench.probes.values import Unavailable, attempt
 from bench.probes.wire import RawValue

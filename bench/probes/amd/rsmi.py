@@ -6,9 +6,9 @@ import importlib
 from functools import partial
 from typing import Any
 
-from bench.probes import amd_values
-from bench.probes.amd_card import Card, Quantity
-from bench.probes.amd_library import CannotLoad
+from bench.probes import values
+from bench.probes.amd.library import CannotLoad
+from bench.probes.cards import Card, Quantity
 from bench.probes.values import Unavailable, believable_w
 
 
@@ -32,13 +32,13 @@ def _card(lib: Any, index: int) -> Card:
         "power_w": ("smi_get_device_average_power", "W", lambda value: believable_w(value, None)),
         "memory_used_b": ("smi_get_device_memory_used", "B", int),
         "memory_total_b": ("smi_get_device_memory_total", "B", int),
-        "utilisation": ("smi_get_device_utilization", "%", amd_values.share),
+        "utilisation": ("smi_get_device_utilization", "%", values.share),
     }
     name = lib.smi_get_device_name(index)
     return Card(
         index=index,
         pci=_address(lib.smi_get_device_pci_id(index)),
-        name=amd_values.named(name.decode("utf-8", "replace") if isinstance(name, bytes) else name),
+        name=values.named(name.decode("utf-8", "replace") if isinstance(name, bytes) else name),
         quantities={
             key: Quantity(get=partial(_read, lib, call, index, convert), api=f"pyrsmi {call}", unit=unit)
             for key, (call, unit, convert) in quantities.items()
@@ -50,7 +50,7 @@ def _read(lib: Any, call: str, index: int, convert: Any) -> Any:
     value = getattr(lib, call)(index)
     if value == -1:
         raise Unavailable(f"{call} failed", lasting=False)
-    return convert(amd_values.number(value))
+    return convert(values.number(value))
 
 
 def _address(bdf: object) -> str | None:

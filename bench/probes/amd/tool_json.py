@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bench.probes import amd_values
+from bench.probes import values
 from bench.probes.values import Unavailable, believable_w
 
 Told = Mapping[int, Mapping[str, Any]]
@@ -68,7 +68,7 @@ def value_of(gpu: Mapping[str, Any], name: str) -> float:
     why = "the tool does not tell it"
     for raw, unit in _candidates(gpu, name):
         try:
-            found = amd_values.quantity(raw, _KINDS[name], unit)
+            found = values.quantity(raw, _KINDS[name], unit)
             return _checked(found, name)
         except Unavailable as error:
             why = str(error)
@@ -77,7 +77,7 @@ def value_of(gpu: Mapping[str, Any], name: str) -> float:
 
 def about(gpu: Mapping[str, Any], *names: str) -> str | None:
     """The first of these texts (`bdf`, `Unique ID`, ...) that says something."""
-    return next((found for name in names if (found := amd_values.named(gpu.get(name)))), None)
+    return next((found for name in names if (found := values.named(gpu.get(name)))), None)
 
 
 def _checked(found: float, name: str) -> float:

@@ -1,0 +1,1 @@
+"""Conformance suites that packages from outside subclass: see `docs/architecture.md`."""
