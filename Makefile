@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -q
-DOMAINS := bench tests benchmarks
+DOMAINS := bench tests benchmarks examples
 
 .PHONY: quickstart check test engines bench proof format clean
 

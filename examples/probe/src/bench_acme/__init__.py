@@ -1,0 +1,1 @@
+"""Acme boards for `bench`."""
