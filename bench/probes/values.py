@@ -83,7 +83,8 @@ def quantity(value: object, kind: str, unit: str | None = None) -> float:
     scale = _SCALES[kind].get(known)
     if scale is None:
         raise Unavailable(f"unit {unit!r} is none of {kind}", lasting=False)
-    return number(value) * scale
+    wide = (MARK_32, MARK_64)  # 65535 MiB in use is a full card, not a mark
+    return number(value, marks=wide if kind == "memory" else (MARK_16, *wide)) * scale
 
 
 def share(percent: float) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.probes.nvidia import NvidiaProbe
+from bench.probes.nvidia.probe import NvidiaProbe
 from bench.probes.presence import Roots
 from tests.fakes.build import shared_library
 from tests.probes.fake_nvml import H100, FakeNvml

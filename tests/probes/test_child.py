@@ -57,6 +57,7 @@ class FakeProbe:
         self.cpu_s = 0.0
         self.broken: dict[str, Exception] = {}
         self.calls: list[str] = []
+        self.called_ns: list[int] = []
 
     def discover(self) -> Discovery:
         return Discovery(devices=self.devices)
@@ -67,6 +68,7 @@ class FakeProbe:
     def sample(self, uid: str) -> Reading:
         self.calls.append(uid)
         before_ns = self.clock.monotonic_ns()
+        self.called_ns.append(before_ns)
         self.clock.advance(self.cost_s)
         self.cpu_s += self.call_cpu_s
         if uid in self.broken:
@@ -116,7 +118,8 @@ class Harness:
         return [line.discovery for _, line in self.lines if line.discovery is not None]
 
     def ticks(self) -> list[wire.Line]:
-        return [line for _, line in self.lines if line.discovery is None and line.period_s is None and line.raw is None]
+        nothing = wire.Line()
+        return [line for _, line in self.lines if replace(line, readings=()) == nothing]
 
     def readings(self, uid: str) -> list[Reading]:
         return [reading for line in self.ticks() for reading in line.readings if reading.uid == uid]
@@ -330,6 +333,20 @@ class TestSensorTiming:
         probe = FakeProbe(FakeClock(), [board("a")], cost_s=0.02, update_s=0.05)
         Harness(probe, 1.0, period_s=0.5)
         assert len(probe.calls) * probe.cost_s < 0.3
+
+    @pytest.mark.parametrize("update_s", [0.02, 0.3, 1000.0])
+    @pytest.mark.parametrize("broken", [False, True])
+    @pytest.mark.parametrize("devices", [[], [board("a"), board("b", name="Fake 2")]])
+    def test_it_says_once_when_the_burst_is_over(self, update_s: float, broken: bool, devices: list[DeviceInfo]) -> None:
+        probe = FakeProbe(FakeClock(), devices, update_s=update_s)
+        probe.broken |= {"a": ProbeError("lost")} if broken else {}
+        harness = Harness(probe, 6.0)
+        (over_ns,) = [at_ns for at_ns, line in harness.lines if line.settled]
+        assert over_ns - harness.start_ns <= (BURST_S + 0.2) * S
+        late_ticks = [at_ns for at_ns, line in harness.lines if at_ns > over_ns and line in harness.ticks()]
+        late_calls = [at_ns for at_ns in probe.called_ns if at_ns > over_ns]
+        assert len(late_calls) == len(devices) * len(late_ticks)
+        assert all(at_ns <= over_ns for at_ns, line in harness.lines if line.period_s is not None)
 
     def test_a_device_that_fails_in_the_burst_is_let_go(self) -> None:
         probe = FakeProbe(FakeClock(), [board("a")])

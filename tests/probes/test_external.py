@@ -18,7 +18,7 @@ from bench.probes.external import UID, ExternalProbe
 from bench.probes.external_config import Config, Metered, load, parse
 from bench.probes.values import Unavailable
 from bench.records import Reading
-from tests.probes.conformance import ProbeConformance
+from bench.testing.probes import ProbeConformance
 from tests.probes.polling import until
 
 Make = Callable[..., ExternalProbe]
@@ -110,16 +110,20 @@ class TestStream:
         assert stamps == sorted(stamps)
         assert len({reading.power_w for reading in seen}) > 10
 
-    def test_a_header_and_json_lines(self, make: Make) -> None:
-        rows = ["'t,watts'", "'1,120'", "'2,130'"]
-        probe = make(command=python(self.CODE.format(f"[{','.join(rows)}]")), mode="stream", unit="W", power="watts")
-        probe.discover()
-        until(lambda: probe.sample(UID).power_w == 130)
+    @pytest.mark.parametrize("rows", [["t,watts", "1,120", "2,130"], ['{"watts": 120, "t": 1}', '{"watts": 130, "t": 2}']])
+    def test_a_header_and_json_lines(self, make: Make, rows: list[str]) -> None:
+        probe = make(command=python(self.CODE.format(rows)), mode="stream", unit="W", power="watts")
+        (device,) = probe.discover().devices
+        assert device.power is not None
+        last = until(lambda: reading if (reading := probe.sample(UID)).power_w != 120 else None)
+        assert (last.power_w, last.energy_j) == (130, None)
 
     def test_a_meter_that_ends_leaves_nothing(self, make: Make) -> None:
-        probe = make(command=python("print(100, flush=True)"), mode="stream", unit="W")
-        probe.discover()
-        until(lambda: probe.sample(UID).power_w is None)
+        probe = make(command=python("print(100, flush=True); input()"), mode="stream", unit="W")
+        assert [device.uid for device in probe.discover().devices] == [UID]
+        gone = until(lambda: reading if (reading := probe.sample(UID)).power_w is None else None)
+        assert gone.energy_j is None
+        assert probe.sample(UID).before_ns > gone.before_ns
 
     def test_a_meter_that_falls_silent_goes_stale(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(background, "SHORTEST_STALE_S", 0.2)

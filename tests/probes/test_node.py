@@ -16,7 +16,7 @@ from bench import codec
 from bench.ports import Probe
 from bench.probes.node import UID, NodeProbe, dcmi_w, redfish_w
 from bench.probes.values import Unavailable
-from tests.probes.conformance import ProbeConformance
+from bench.testing.probes import ProbeConformance
 from tests.probes.polling import until
 from tests.probes.trees import replace_text
 

@@ -270,7 +270,7 @@ def fake_smi(folder: Path, rows: str, *, knows_instant: bool = True) -> Path:
 
 class TestTool:
     def values(self, folder: Path) -> dict[str, Any]:
-        return dict(tool_values("nvidia", {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}))
+        return dict(tool_values("nvidia", (), {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}))
 
     def test_numbers_and_missing_ones(self, tmp_path: Path) -> None:
         found = self.values(fake_smi(tmp_path, "GPU-a, 12.5, 3\nGPU-b, [Not Supported], [N/A]\n"))
@@ -286,5 +286,5 @@ class TestTool:
         assert self.values(fake_smi(tmp_path, rows)) == {}
 
     def test_no_tool_and_another_vendor(self, tmp_path: Path) -> None:
-        assert tool_values("nvidia", {"PATH": str(tmp_path)}) == {}
-        assert tool_values("cpu") == {}
+        assert tool_values("nvidia", (), {"PATH": str(tmp_path)}) == {}
+        assert tool_values("cpu", ()) == {}

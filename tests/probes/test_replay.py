@@ -12,7 +12,7 @@ from bench.ports import Probe
 from bench.probes.replay import CannotReplay, ReplayProbe, recorded
 from bench.records import DeviceInfo, Reading, SensorInfo, Telemetry
 from bench.store.parquet import write_telemetry
-from tests.probes.conformance import ProbeConformance
+from bench.testing.probes import ProbeConformance
 
 S = 1_000_000_000
 BOARD = DeviceInfo(

@@ -15,7 +15,7 @@ from bench.errors import ProbeError, UsageError
 from bench.ports import Probe
 from bench.probes.sim import MAGIC, UID, SimProbe, law_of
 from bench.probes.sim_law import Emitted, Law, counter_j, energy_j, power_w
-from tests.probes.conformance import ProbeConformance
+from bench.testing.probes import ProbeConformance
 
 S = 1_000_000_000
 

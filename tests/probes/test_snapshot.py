@@ -29,6 +29,9 @@ class FakeStream:
         readings, self._readings = self._readings, []
         return readings
 
+    def settled(self) -> bool:
+        return True
+
     def ended(self) -> str | None:
         return None
 

@@ -106,7 +106,14 @@ class TestLiving:
         (problem,) = stream.discovery().problems
         assert (problem.subject, "GPU is lost" in problem.problem) == (GPU_0, True)
         stream.drain()
-        collect(stream, GPU_1, 3)
+        assert [reading.power_w for reading in collect(stream, GPU_1, 3)[:3]] == pytest.approx([70.12] * 3)
+
+    def test_it_settles_once_its_sensors_are_timed(self, open_probe: Open, fake_nvml: FakeNvml) -> None:
+        stream = open_probe("nvidia", fake_nvml.env())
+        assert not stream.settled()
+        until(stream.settled)
+        sensors = [device.power for device in stream.discovery().devices]
+        assert all(sensor is not None and sensor.call_cost_s is not None for sensor in sensors)
 
     def test_it_outlives_the_thread_that_opened_it(self, open_probe: Open) -> None:
         """Linux kills a child with the thread that started it, where asked to: so it is asked only from the main thread."""
@@ -121,7 +128,7 @@ class TestLiving:
         thread.join()
         stream = opened[0]
         stream.watch([os.getpid()])
-        collect(stream, f"process:{os.getpid()}", 3)
+        assert all((reading.memory_used_b or 0) > 1 << 20 for reading in collect(stream, f"process:{os.getpid()}", 3))
 
     def test_ctrl_c_does_not_reach_it(self, open_probe: Open) -> None:
         stream = open_probe("cpu")
@@ -141,12 +148,12 @@ class TestMisbehaving:
         fake_nvml.change(all__init__print="Welcome to NVML!", all__energy__print='{"readings": []}')
         stream = open_probe("nvidia", fake_nvml.env())
         assert len(stream.discovery().devices) == 2
-        collect(stream, GPU_0, 5)
+        assert [reading.power_w for reading in collect(stream, GPU_0, 5)[:5]] == pytest.approx([655.84] * 5)
 
     def test_a_flood_on_stderr_does_no_harm(self, open_probe: Open, fake_nvml: FakeNvml) -> None:
         fake_nvml.change(b0__temperature__flood=200_000)
         stream = open_probe("nvidia", fake_nvml.env())
-        collect(stream, GPU_1, 5)
+        assert [reading.power_w for reading in collect(stream, GPU_1, 5)[:5]] == pytest.approx([70.12] * 5)
         assert isinstance(stream, ChildProbeStream)
         assert len(stream._stderr) <= stream_module._KEPT_STDERR_B
 
