@@ -31,6 +31,7 @@ test: $(VENV)/.dev
 	$(PYTEST) -m "alone and not engine and not proof" || $(PYTEST) $(AGAIN) -m "alone and not engine and not proof"
 
 engines: $(VENV)/.dev
+	$(BIN)/python tests/runners/vllm_venv.py
 	$(PYTEST) -m "engine and not proof" || $(PYTEST) $(AGAIN) -m "engine and not proof"
 
 bench: $(VENV)/.dev
@@ -59,4 +60,4 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	touch $@ $(VENV)/.quickstart
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

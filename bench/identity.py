@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from bench.records import Case, DataSpec, DeviceInfo, EngineHandle, LocalModel
+from bench.records import Case, DataSpec, DeviceInfo, EngineHandle, LocalModel, Parallelism
 
 _NOT_MEASURED = ("name", "suite", "labels", "api_key_env")
 _NOT_CANONICAL_ARGS = frozenset({"port", "host", "log_file", "log_level", "verbosity", "api_key", "engine_python", "binary"})
@@ -93,6 +93,8 @@ def series_id(case: Case, workload: str, model: LocalModel | None, engine: Engin
             "engine": engine.name,
             "args": {k: v for k, v in case.engine_args.items() if k not in _NOT_CANONICAL_ARGS},
             "boards": boards,
+            **({} if case.parallel == Parallelism() else {"parallel": case.parallel}),
+            **({} if case.batching == "continuous" else {"batching": case.batching}),
         }
     )
 

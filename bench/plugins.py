@@ -15,6 +15,12 @@ from bench.errors import UsageError
 RUNNERS = {
     "llamacpp": "bench.runners.llamacpp:LlamaCppRunner",
     "vllm": "bench.runners.vllm.runner:VllmRunner",
+    "sglang": "bench.runners.sglang.runner:SglangRunner",
+    "lmdeploy": "bench.runners.lmdeploy.runner:LMDeployRunner",
+    "tensorrt-llm": "bench.runners.tensorrt_llm.runner:TensorRTLLMRunner",
+    "mindie": "bench.runners.mindie.runner:MindIERunner",
+    "mlx": "bench.runners.mlx:MlxRunner",
+    "torch": "bench.runners.torch.runner:TorchRunner",
     "openai": "bench.runners.openai:OpenAIRunner",
     "mock": "bench.runners.mock:MockRunner",
 }

@@ -37,15 +37,25 @@ BytesProgress = Callable[[str, int, int | None], None]
 class ModelSource(Protocol):
     """Where weights come from."""
 
-    def check(self, name: str, source: str | None, *, precision: str | None = None) -> object:
-        """Refuse a name, precision or source that can't be right, before anything is started. Raises: UsageError."""
+    def check(self, name: str, source: str | None, *, precision: str | None = None, formats: Sequence[str] = ()) -> object:
+        """Refuse a name, precision, format or source that can't be right, before anything is started. Raises: UsageError."""
         ...
 
-    def fetch(self, name: str, source: str | None, progress: BytesProgress, *, precision: str | None = None) -> LocalModel:
-        """The weights on this disk, downloaded if need be. `source` overrides the catalogue; `precision` chooses among the
-        catalogue's sources of one model.
+    def fetch(
+        self,
+        name: str,
+        source: str | None,
+        progress: BytesProgress,
+        *,
+        precision: str | None = None,
+        formats: Sequence[str] = (),
+        python: str | None = None,
+    ) -> LocalModel:
+        """The weights on this disk, downloaded or converted if need be. `source` overrides the catalogue; `precision` and
+        `formats` (what the engine reads) choose among the catalogue's sources of one model. `python`: the engine's own, which may
+        have what a conversion takes.
 
-        Raises: ModelError, UsageError (unknown model).
+        Raises: ModelError, UsageError (unknown model), MissingError (nothing here can convert).
         """
         ...
 
@@ -106,11 +116,21 @@ class Runner(Protocol):
 
     name: str
 
-    needs_model: bool
-    """False for endpoints and engines that bring their own model: then no weights are fetched."""
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Formats of weights that it reads (`gguf`, `safetensors`); empty for endpoints and engines that bring their own model:
+        then no weights are fetched.
+        """
+        ...
 
     def check(self, case: Case) -> None:
         """Refuse before anything is downloaded or started. Raises: EngineMissing, UsageError (precision, arguments)."""
+        ...
+
+    def about(self, case: Case) -> str:
+        """The engine that `case` would start, in one line: its version, where it is, what it runs on. Raises: EngineMissing with
+        how to install it.
+        """
         ...
 
     def start(self, request: StartRequest) -> Engine:
@@ -195,6 +215,10 @@ class ProbeStream(Protocol):
 
     def drain(self) -> list[Reading]:
         """Readings that have arrived since the last call."""
+        ...
+
+    def settled(self) -> bool:
+        """Whether its sensors have been timed: it polls evenly from then on."""
         ...
 
     def ended(self) -> str | None:

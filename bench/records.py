@@ -175,6 +175,10 @@ class Case:
     protocol: ProtocolName = "openai-chat"
     stream: bool = field(default=True, metadata=LATER)
     """False: each answer comes whole, so that nothing is known of its first token."""
+    batching: Literal["continuous", "static"] = field(default="continuous", metadata=LATER)
+    """`static`: the engine gathers requests into whole batches and opens none before the last has ended; else as it schedules."""
+    tokenizer: str | None = field(default=None, metadata=LATER)
+    """A `tokenizer.json`, or its folder, that counts output tokens where the server tells none."""
     devices: tuple[str, ...] = ()
     load: LoadSpec
     input_tokens: LengthSpec
@@ -243,7 +247,7 @@ class ModelShape:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalModel:
     """Weights on this disk. `path` is a file (GGUF) or a folder; `weights_sha256` covers every weight byte, None when
-    not hashed (with `weights_reason`).
+    not hashed (with `weights_reason`). `made_of`: that of the weights which these were converted from, None for all others.
     """
 
     name: str
@@ -253,6 +257,7 @@ class LocalModel:
     size_b: int
     weights_sha256: str | None
     weights_reason: str | None = None
+    made_of: str | None = None
     licence: str | None = None
     shape: ModelShape = field(default_factory=ModelShape)
 
@@ -393,7 +398,10 @@ class EventLog:
       per request or None; `worker` that sent it.
     Content chunks (length m, grouped by request in request order, then in time order): `chunk_request` index into the
       requests, `chunk_ns` stamp of the read that completed it, `chunk_kind` a `ChunkKind`, `chunk_tokens` tokens in it
-      when the server says so (ids, cumulative usage) else MISSING, `chunk_bytes` UTF-8 bytes of its text.
+      when the server says so (ids, cumulative usage) or a tokenizer was given, else MISSING, `chunk_bytes` UTF-8 bytes of its
+      text.
+    `output_retokenized` (length n): output tokens that the case's tokenizer counts in the text of a good answer, MISSING where
+      the server told its own count; None where nothing was counted.
     """
 
     scheduled_ns: IntArray
@@ -416,6 +424,7 @@ class EventLog:
     chunk_kind: IntArray
     chunk_tokens: IntArray
     chunk_bytes: IntArray
+    output_retokenized: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.sent_ns)
@@ -614,7 +623,9 @@ class Metric:
     n: int = 0
     reason: str | None = None
     source: str | None = None
-    """Where counts come from when that matters: `usage`, `ids`, `chunks`, `spread_by_bytes`; or the energy method."""
+    """Where counts come from when that matters: `usage`, `ids`, `chunks`, `retokenized`, `spread_by_bytes`; or the energy
+    method.
+    """
     terms: dict[str, tuple[float, float]] = field(default_factory=dict)
     """The error budget of an energy metric: 95% half-widths below and above, in its unit, by what causes them (`blocks`, `ends`,
     `unseen`, `token_count`, `idle`, `gain`). `low` and `high` add them in quadrature.

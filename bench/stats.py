@@ -255,11 +255,13 @@ def bootstrap_ratio(
     *,
     resamples: int = 2000,
     confidence: float = 0.95,
+    reach: float | None = None,
 ) -> Estimate | None:
     """sum(numerator) / sum(denominator) over contiguous blocks of a window, with a block-bootstrap interval.
 
-    Percentile interval, stretched about the estimate by t/z * sqrt(n/(n-1)): plain percentiles are too narrow with few
-    blocks. None when the denominator adds up to nothing.
+    Percentile interval, stretched about the estimate to `reach` standard errors of resampled blocks: plain percentiles are
+    too narrow with few blocks, or where blocks resemble their neighbours. By default the reach of independent blocks,
+    t * sqrt(n/(n-1)). None when the denominator adds up to nothing.
 
     Raises: ValueError for fewer than 10 blocks.
     """
@@ -273,7 +275,8 @@ def bootstrap_ratio(
     below = counts @ denominator
     ratios = np.sort((counts @ numerator)[below > 0] / below[below > 0])
     tail = (1.0 - confidence) / 2.0
-    stretch = student_t(confidence, n - 1) / NormalDist().inv_cdf(1.0 - tail) * math.sqrt(n / (n - 1))
+    reach = student_t(confidence, n - 1) * math.sqrt(n / (n - 1)) if reach is None else reach
+    stretch = reach / NormalDist().inv_cdf(1.0 - tail)
     low = value + stretch * (quantile_linear(ratios, tail) - value)
     high = value + stretch * (quantile_linear(ratios, 1.0 - tail) - value)
     return Estimate(value=value, low=min(low, value), high=max(high, value), n=n)

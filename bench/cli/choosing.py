@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
 from bench.errors import UsageError
+from bench.records import TrialRecord
 from bench.store import Lab, TrialFilter
 from bench.store.records import LATEST
 from bench.store.sql import ask
@@ -26,6 +28,15 @@ def checked(lab: Lab, wanted: TrialFilter) -> TrialFilter:
         elif known and value not in known:
             raise _unknown(name, value, known, lab)
     return wanted
+
+
+def one_trial(found: Sequence[TrialRecord], trial_id: str) -> TrialRecord:
+    """The one whose id begins with `trial_id`. Raises: UsageError (none, or more than one)."""
+    fitting = [record for record in found if record.key.trial_id.startswith(trial_id)]
+    if len(fitting) != 1:
+        how_many = f"{len(fitting)} trials begin" if fitting else "no trial begins"
+        raise UsageError(f"{how_many} with {trial_id!r}", hint="bench sql 'SELECT trial_id, case_name, repeat FROM trials'")
+    return fitting[0]
 
 
 def _known(lab: Lab, name: str) -> list[str]:

@@ -7,11 +7,11 @@ import click
 from bench import codec
 from bench.cli.columns import NONE, problem_in_words
 from bench.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK
+from bench.lab.selftest import DeviceTest, Selftest, SensorTest
+from bench.lab.selftest import selftest as run_selftest
 from bench.printable import printable, printable_json
 from bench.probes.host import ChildProbeHost
-from bench.probes.recorder import Recorder
-from bench.probes.selftest import DeviceTest, Selftest, SensorTest
-from bench.probes.selftest import selftest as run_selftest
+from bench.session.telemetry import Recorder
 from bench.units import format_bytes
 
 

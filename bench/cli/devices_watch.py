@@ -13,9 +13,9 @@ from bench.cli.columns import NONE, plain_lines, problem_in_words, rich_table, w
 from bench.clock import SYSTEM, Clock, iso_utc
 from bench.ports import ProbeHost
 from bench.printable import printable_json
-from bench.probes.recorder import Recorder
 from bench.probes.snapshot import DeviceNow, device_now
 from bench.records import ProbeProblem, Reading
+from bench.session.telemetry import Recorder
 from bench.units import NS_PER_S, format_bytes
 
 REFRESH_S = 1.0
@@ -39,7 +39,7 @@ class _Watched:
         for reading in self.recorder.take():
             self._recent[reading.uid].append(reading)
         found = []
-        for device in self.recorder.devices():
+        for device in self.recorder.discovery().devices:
             kept = [r for r in self._recent[device.uid] if r.before_ns >= oldest_ns]
             self._recent[device.uid] = kept
             limits = next((r.throttle for r in reversed(kept) if r.throttle is not None), None)
@@ -48,7 +48,7 @@ class _Watched:
 
     def news(self) -> Iterator[ProbeProblem]:
         """Problems since the last call."""
-        for problem in self.recorder.problems():
+        for problem in self.recorder.discovery().problems:
             if problem not in self._told:
                 self._told.add(problem)
                 yield problem
@@ -59,7 +59,7 @@ def watch_devices(host: ProbeHost, *, seconds: float | None, as_json: bool, cloc
     watched = _Watched(host, clock)
     try:
         with watched.recorder:
-            watched.recorder.devices()
+            watched.recorder.discovery()
             end_ns = None if seconds is None else clock.monotonic_ns() + round(seconds * NS_PER_S)
             if sys.stdout.isatty() and not as_json:
                 _live(watched, end_ns, clock)

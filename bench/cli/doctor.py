@@ -20,7 +20,8 @@ import psutil
 from bench import __version__, plugins, suite
 from bench.cli.options import results_option
 from bench.cli.terminal import busy_note
-from bench.errors import BenchError
+from bench.errors import EXIT_MISSING, EXIT_OK, BenchError, UsageError
+from bench.models.convert import PACKAGES, able_python, known_pythons
 from bench.printable import printable
 from bench.probes.host import ChildProbeHost
 from bench.units import format_bytes
@@ -41,20 +42,29 @@ class Finding:
 
 
 @click.command()
+@click.option("--engine", help="Look at this engine only; exit with 4 if it can't be used.")
+@click.option("--engine-python", help="The Python that has the engine.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @results_option
-def doctor(as_json: bool, results: Path) -> int:
+def doctor(engine: str | None, engine_python: str | None, as_json: bool, results: Path) -> int:
     """Say what this machine can and can't do, and how to mend it."""
-    findings = [*_machine(), *_client(), *_engines(), *_devices(), *_results(results)]
+    if engine is None and engine_python is not None:
+        raise UsageError("--engine-python without --engine", hint="name the engine that it has, as in --engine vllm")
+    if engine is not None:
+        findings = [*_engine(engine, engine_python), *_conversion(engine, engine_python)]
+        code = EXIT_OK if findings[0].state == "ok" else EXIT_MISSING
+    else:
+        engines = (finding for name in plugins.names("bench.runners") for finding in _engine(name, None))
+        findings, code = [*_machine(), *_client(), *engines, *_devices(), *_results(results)], EXIT_OK
     if as_json:
         click.echo(json.dumps({"version": __version__, "findings": [asdict(finding) for finding in findings]}))
-        return 0
+        return code
     mark = {"ok": "ok      ", "absent": "-       ", "problem": "PROBLEM "}
     for finding in findings:
         click.echo(f"{mark[finding.state]}{finding.area:8} {printable(f'{finding.subject}: {finding.detail}')}")
         if finding.fix:
             click.echo(f"{'':17}next: {printable(finding.fix)}")
-    return 0
+    return code
 
 
 def _machine() -> Iterator[Finding]:
@@ -112,18 +122,31 @@ def _client() -> Iterator[Finding]:
         )
 
 
-def _engines() -> Iterator[Finding]:
-    """Ask each runner whether it could start, with a case that asks for nothing special."""
-    for name in plugins.names("bench.runners"):
-        options = {"engine": name, "model": "any"}
-        if name == "openai":
-            options["base_url"] = "http://127.0.0.1:8000"
-        try:
-            plugins.load("bench.runners", name)().check(suite.from_options(options)[0])
-        except BenchError as error:
-            yield Finding(area="engine", subject=name, state="absent", detail=str(error), fix=error.hint)
-        else:
-            yield Finding(area="engine", subject=name, state="ok", detail="can be used")
+def _engine(name: str, python: str | None) -> Iterator[Finding]:
+    """Which engine a case would start that asks for nothing special, or what is missing."""
+    options = {"engine": name, "model": "any", "engine_python": python}
+    if name == "openai":
+        options["base_url"] = "http://127.0.0.1:8000"
+    case = suite.from_options(options)[0]
+    runner = plugins.load("bench.runners", name)()
+    try:
+        runner.check(case)
+        yield Finding(area="engine", subject=name, state="ok", detail=runner.about(case))
+    except BenchError as error:
+        yield Finding(area="engine", subject=name, state="absent", detail=str(error), fix=error.hint)
+
+
+def _conversion(name: str, python: str | None) -> Iterator[Finding]:
+    """Whether weights can be made for an engine that does not read the catalogue's format."""
+    reads = plugins.load("bench.runners", name)().reads
+    for target in PACKAGES:
+        if target in reads:
+            what = f"bf16 {target} of a GGUF file"
+            try:
+                able = able_python(target, known_pythons(python, os.environ), os.environ)
+                yield Finding(area="engine", subject=what, state="ok", detail=f"can be made with {able}")
+            except BenchError as error:
+                yield Finding(area="engine", subject=what, state="absent", detail=str(error), fix=error.hint)
 
 
 def _devices() -> Iterator[Finding]:

@@ -8,13 +8,16 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
 from bench.catalog.peers import PeerMetric, peer_metrics
+from bench.cli.options import results_option
 from bench.errors import EXIT_OK, UsageError
+from bench.printable import printable
 from bench.timing import SPECS, MetricSpec
 from bench.timing.columns import wide_columns
 
@@ -24,17 +27,35 @@ _WAYS = {"up": "higher is better", "down": "lower is better", None: "neither way
 
 @click.command()
 @click.argument("metric", required=False)
+@click.option("--trial", "trial_id", metavar="TRIAL_ID", help="Also its value in this trial, and what its interval is made of.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object; without METRIC an array of them.")
-def explain(*, metric: str | None, as_json: bool) -> int:
+@results_option
+def explain(*, metric: str | None, trial_id: str | None, as_json: bool, results: Path) -> int:
     """Say what METRIC is: definition, formula, unit, when it is undefined, whether gates watch it, and how other tools name
     or define theirs. A column of the tables (ttft_p99_ms) stands for its metric. Without METRIC: a list of all.
     """
+    if trial_id is not None:
+        return _in_trial(metric, trial_id, results, as_json=as_json)
     if metric is None:
         told = [_as_json(spec) for spec in SPECS.values()]
         click.echo(json.dumps(told) if as_json else "\n".join(_list()))
         return EXIT_OK
     spec = _find(metric)
     click.echo(json.dumps(_as_json(spec)) if as_json else "\n".join(_page(spec)))
+    return EXIT_OK
+
+
+def _in_trial(metric: str | None, trial_id: str, results: Path, *, as_json: bool) -> int:
+    """The page, then that trial's number. Raises: UsageError, StoreError."""
+    from bench.cli.explain_trial import stored_trial, trial_json, trial_lines
+
+    if metric is None:
+        raise UsageError("--trial explains one metric", hint=f"bench explain j_per_output_tok --trial {trial_id}")
+    spec, record = _find(metric), stored_trial(results, trial_id)
+    if as_json:
+        click.echo(json.dumps({**_as_json(spec), "trial": trial_json(record, spec.name)}))
+    else:
+        click.echo("\n".join([*_page(spec), "", *map(printable, trial_lines(record, spec.name))]))
     return EXIT_OK
 
 

@@ -8,7 +8,7 @@ import click
 
 
 @click.command("mock-server")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on, or unix:/path/to/socket.")
 @click.option("--port", default=0, show_default=True, type=int, help="Port; 0 takes any free one.")
 @click.option("--port-file", type=click.Path(path_type=Path, dir_okay=False), help="File that gets the URL once it serves.")
 @click.option("--ttft-ms", default=50.0, show_default=True, help="First content chunk this long after the request.")

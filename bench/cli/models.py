@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import click
 
@@ -13,6 +14,7 @@ from bench import codec
 from bench.catalog.models import all_models
 from bench.errors import InterruptedRun
 from bench.models import CachedModel, ModelStore
+from bench.models.source import conversion
 from bench.ports import BytesProgress
 from bench.records import LocalModel
 from bench.units import format_bytes
@@ -55,11 +57,12 @@ def list_models(as_json: bool) -> None:
 
 def rows(cached: tuple[CachedModel, ...]) -> list[Row]:
     """The catalogue's models in its order, then whatever else the cache holds."""
-    here = {entry.model.source: entry.model for entry in cached}
+    here = {entry.model.source: entry for entry in cached}
     found = []
     for model in all_models():
         for precision, entry in model.sources.items():
-            local = here.pop(entry.source, None)
+            found_here = here.pop(entry.source, None)
+            local = found_here.model if found_here else None
             row = Row(
                 name=model.name,
                 precision=precision,
@@ -72,13 +75,13 @@ def rows(cached: tuple[CachedModel, ...]) -> list[Row]:
                 path=local.path if local else None,
             )
             found.append(row)
-    return found + [_uncatalogued(local) for local in here.values()]
+    return found + [_uncatalogued(entry.model, entry.precision) for entry in here.values()]
 
 
-def _uncatalogued(local: LocalModel) -> Row:
+def _uncatalogued(local: LocalModel, precision: str | None) -> Row:
     return Row(
         name=local.name,
-        precision=None,
+        precision=precision,
         cached=True,
         gated=False,
         size_b=local.size_b,
@@ -135,10 +138,33 @@ def pull(name_or_source: str, precision: str | None, as_json: bool) -> None:
 
     A pull that breaks off goes on where it stopped when it is run again.
     """
-    store = ModelStore(note=lambda text: click.echo(f"note: {text}", err=True))
+    _fetch(_store(), name_or_source, as_json, precision=precision)
+
+
+@models.command()
+@click.argument("name_or_source")
+@click.option("--to", type=click.Choice(["safetensors", "gguf"]), required=True, help="The format to make.")
+@click.option("--python", help="A Python that has torch, transformers, gguf and accelerate [default: those of known engines].")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of the path.")
+def convert(name_or_source: str, to: Literal["safetensors", "gguf"], python: str | None, as_json: bool) -> None:
+    """Make bf16 weights of a GGUF file for engines that read another format, and print their path.
+
+    A run does the same by itself where it needs to. Both formats hold the very same numbers.
+    """
+    store = _store()
+    origin = store.check(name_or_source, None, formats=("gguf",))
+    _fetch(store, conversion(to, origin).text, as_json, python=python)
+
+
+def _store() -> ModelStore:
+    return ModelStore(note=lambda text: click.echo(f"note: {text}", err=True))
+
+
+def _fetch(store: ModelStore, wanted: str, as_json: bool, *, precision: str | None = None, python: str | None = None) -> None:
+    """Fetch and print the path, or all that is known of the weights."""
     try:
         with showing_progress() as progress:
-            model = store.fetch(name_or_source, None, progress, precision=precision)
+            model = store.fetch(wanted, None, progress, precision=precision, python=python)
     except KeyboardInterrupt as error:
         raise InterruptedRun("interrupted", hint="run the same command again: it goes on with what is already there") from error
     click.echo(codec.encode_pretty(model).decode() if as_json else model.path, nl=not as_json)

@@ -8,10 +8,11 @@ import click
 
 from bench import codec
 from bench.cli.columns import NONE, problem_in_words, show, watts
+from bench.cli.power_split import split
 from bench.errors import StoreError, UsageError
 from bench.lab.power import Recording, check_command, record_command, record_idle
 from bench.probes.host import ChildProbeHost
-from bench.probes.recorder import Recorder
+from bench.session.telemetry import Recorder
 from bench.timing.recorded import Joules, RecordedDevice
 
 _HEADERS = ("energy", "95% interval", "mean power", "method", "coverage", "scope", "name", "uid")
@@ -22,7 +23,10 @@ _AT_REST = 0.05
 
 @click.group()
 def power() -> None:
-    """Measure the energy of any command, or of a machine at rest."""
+    """Measure the energy of any command, or of a machine at rest; tell prefill and decode apart."""
+
+
+power.add_command(split)
 
 
 @power.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.choosing import one_trial
 from bench.cli.options import results_option
-from bench.cli.results import _current as current_lab
-from bench.errors import EXIT_FAILED, EXIT_OK, UsageError
+from bench.cli.results import current_lab
+from bench.errors import EXIT_FAILED, EXIT_OK
 from bench.store import TrialFilter, records
 from bench.store.layout import shard_path
 
 if TYPE_CHECKING:
     from bench.lab.rederive import Rederived
-    from bench.records import TrialRecord
 
 
 @click.command()
@@ -33,7 +33,8 @@ def rederive(*, run_id: str | None, trial_id: str | None, check: bool, as_json: 
     from bench.lab.rederive import rederive as rederive_trial
 
     with current_lab(results) as lab:
-        chosen = _chosen(records(lab, TrialFilter(run_id=run_id)), trial_id)
+        stored = records(lab, TrialFilter(run_id=run_id))
+        chosen = stored if trial_id is None else [one_trial(stored, trial_id)]
         found = []
         for record in chosen:
             found.append(rederive_trial(record, lab.results / shard_path(record)))
@@ -48,17 +49,6 @@ def rederive(*, run_id: str | None, trial_id: str | None, check: bool, as_json: 
         told = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in counts.items() if count or what == "agree")
         click.echo(f"{len(found)} trial{'s' * (len(found) != 1)}: {told}")
     return EXIT_FAILED if check and not all(one.agrees for one in found) else EXIT_OK
-
-
-def _chosen(found: Sequence[TrialRecord], trial_id: str | None) -> list[TrialRecord]:
-    """All, or those whose id begins with `trial_id`. Raises: UsageError (none, or more than one)."""
-    if trial_id is None:
-        return list(found)
-    fitting = [record for record in found if record.key.trial_id.startswith(trial_id)]
-    if len(fitting) != 1:
-        how_many = f"{len(fitting)} trials begin" if fitting else "no trial begins"
-        raise UsageError(f"{how_many} with {trial_id!r}", hint="bench sql 'SELECT trial_id, case_name, repeat FROM trials'")
-    return fitting
 
 
 def _verdict(one: Rederived) -> str:

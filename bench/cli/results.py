@@ -55,7 +55,7 @@ def table(
     from bench.reports.table import plain_table, screen_table, table_json
 
     wanted = TrialFilter(run_id=run_id, suite=suite, model=model, engine=engine, status=status)
-    with _current(results) as lab:
+    with current_lab(results) as lab:
         wanted = checked(lab, wanted)
         found = records(lab, wanted)
     if run_id is None and not every_run:
@@ -123,7 +123,7 @@ def sql(*, query: str | None, file: Any, as_json: bool, as_csv: bool, write: boo
         lab.ingest()
         answer = change(lab, text)
     else:
-        with _current(results) as lab:
+        with current_lab(results) as lab:
             answer = ask(lab, text)
     show_answer(answer, as_json=as_json, as_csv=as_csv)
     return EXIT_OK
@@ -138,7 +138,7 @@ def export(*, form: str, run_id: str | None, out: Path | None, results: Path) ->
     """Write results as JSON (whole records), CSV (one row a trial) or Markdown (the table)."""
     from bench.reports.export import FORMATS
 
-    with _current(results) as lab:
+    with current_lab(results) as lab:
         found = records(lab, checked(lab, TrialFilter(run_id=run_id)))
     data = FORMATS[form](found)
     if out is None:
@@ -153,7 +153,7 @@ def export(*, form: str, run_id: str | None, out: Path | None, results: Path) ->
 
 
 @contextmanager
-def _current(results: Path) -> Iterator[Lab]:
+def current_lab(results: Path) -> Iterator[Lab]:
     """A lab in line with its shards, whatever a killed run left behind. Raises: UsageError, StoreError."""
     _require(results)
     with Lab.for_reading(results, on_wait=_tell) as lab:
@@ -231,4 +231,4 @@ def _query_text(query: str | None, file: Any) -> str:
     return sys.stdin.read() if query == "-" else query
 
 
-__all__ = ["export", "ingest", "sql", "table"]
+__all__ = ["current_lab", "export", "ingest", "sql", "table"]

@@ -17,7 +17,7 @@ _HEADER = "client   streams  chunks/s  TTFT p99    true   ICL p99    true  us/ch
 
 @click.command()
 @click.option("--seconds", default=5.0, show_default=True, help="Window of each rung.")
-@click.option("--streams", type=int, multiple=True, help="Try only these; repeatable [default: a ladder from 25 to 4000].")
+@click.option("--streams", type=int, multiple=True, help="Try only these; repeatable [default: a ladder from 30 to 4000].")
 @click.option("--no-reference", is_flag=True, help="Leave out the plain aiohttp and httpx clients.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @results_option
@@ -52,6 +52,8 @@ def _line(rung: lab.Rung) -> str:
 
 
 def _verdict(check: lab.SelfCheck) -> str:
+    if all(rung.verdict == "too_few" for rung in check.rungs):
+        return "no rung had the 100 requests that a p99 needs: raise --seconds or --streams"
     if check.limit_chunks_per_s is None:
         return "no rung gave a true p99: stop what else runs here and try again"
     limit = f"true up to {check.limit_streams} streams, {check.limit_chunks_per_s:.0f} chunks/s on {check.cores} cores"

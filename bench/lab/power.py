@@ -16,8 +16,8 @@ from types import FrameType
 
 from bench.clock import SYSTEM, Clock, anchor
 from bench.errors import UsageError
-from bench.probes.recorder import Recorder
 from bench.records import ClockAnchor, ProbeProblem, StreamEnd, Window
+from bench.session.telemetry import Recorder
 from bench.timing.recorded import RecordedDevice, RecordedScope, recorded_devices, recorded_scopes
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -63,7 +63,7 @@ def record_command(argv: Sequence[str], recorder: Recorder, clock: Clock = SYSTE
     with _signals_to(run.process):
         while not run.ended.wait(_LOOK_S):
             recorder.collect()
-    window = recorder.closed(run.t0_ns, run.t1_ns)
+    window = recorder.read_past(Window(t0_ns=run.t0_ns, t1_ns=run.t1_ns))
     code = run.process.returncode
     return _recording(recorder, window, started, tuple(masked(argv)), code if code >= 0 else _SIGNALLED - code)
 

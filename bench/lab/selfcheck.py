@@ -21,11 +21,11 @@ from bench.records import Case, LoadResult, Target, Telemetry, TrialRecord
 
 TTFT_MS = 50.0
 GAP_MS = 20.0
-LADDER = (25, 50, 100, 200, 400, 600, 800, 1000, 1400, 2000, 2800, 4000)
+LADDER = (30, 50, 100, 200, 400, 600, 800, 1000, 1400, 2000, 2800, 4000)
 _TOLERANCE_MS = 2.0
 _TOLERANCE_SHARE = 0.05
 
-Verdict = Literal["true", "off", "client_saturated", "server_saturated"]
+Verdict = Literal["true", "off", "client_saturated", "server_saturated", "too_few"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +60,13 @@ class SelfCheck:
 
 
 def climb(seconds: float, say: Callable[[Rung], None], *, ladder: tuple[int, ...] = LADDER) -> Iterator[Rung]:
-    """Our client up the ladder, until two rungs in a row are not true."""
+    """Our client up the ladder, until two rungs in a row are not true. One that can't be told has no say."""
     misses = 0
     for streams in ladder:
         rung = _ours(streams, seconds)
         say(rung)
         yield rung
-        misses = 0 if rung.verdict == "true" else misses + 1
+        misses = 0 if rung.verdict in ("true", "too_few") else misses + 1
         if misses == 2:
             return
 
@@ -81,14 +81,18 @@ def references(streams: int, seconds: float, say: Callable[[Rung], None]) -> Ite
 
 
 def judge(*, ttft_ms: float | None, icl_ms: float | None, truth: Truth, client_saturated: bool) -> Verdict:
-    """Whether the client's p99 are the server's, within 2 ms or 5%; a saturated party is named first."""
+    """Whether the client's p99 are the server's, within 2 ms or 5%; a saturated party is named first. `too_few`: requests for a
+    p99, which needs a hundred.
+    """
     if truth.server_saturated:
         return "server_saturated"
     if client_saturated:
         return "client_saturated"
     pairs = ((ttft_ms, truth.ttft_ms.p99), (icl_ms, truth.icl_ms.p99))
-    near = all(ours is not None and true is not None and _near(ours, true) for ours, true in pairs)
-    return "true" if near else "off"
+    told = [(ours, true) for ours, true in pairs if ours is not None and true is not None]
+    if len(told) < len(pairs):
+        return "too_few"
+    return "true" if all(_near(ours, true) for ours, true in told) else "off"
 
 
 def _near(ours_ms: float, true_ms: float) -> bool:
@@ -175,7 +179,7 @@ def summed(rungs: tuple[Rung, ...], plain: tuple[Rung, ...], *, host_id: str, be
     """The limit that the rungs show: the highest true one."""
     true = [rung for rung in rungs if rung.verdict == "true"]
     best = max(true, key=lambda rung: rung.chunks_per_s, default=None)
-    above = [r for r in rungs if r.verdict != "true" and (best is None or r.chunks_per_s > best.chunks_per_s)]
+    above = [r for r in rungs if r.verdict not in ("true", "too_few") and (best is None or r.chunks_per_s > best.chunks_per_s)]
     return SelfCheck(
         host_id=host_id,
         bench_version=bench_version,

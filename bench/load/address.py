@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from bench.errors import UsageError
 from bench.load.proxy import Proxy, proxy_for
+from bench.unix_url import parse_unix
 
 _VERSIONED = re.compile(r"/v\d+\w*$")
 
@@ -42,16 +43,18 @@ def route(base_url: str, environ: Mapping[str, str], *, versioned: bool = True) 
 
 
 def parse_address(base_url: str, *, versioned: bool = True) -> Address:
-    """`http(s)://host[:port][/path]` with or without the API version at its end, or `unix:/path/to/socket`.
+    """`http(s)://host[:port][/path]` or `unix:/path/to/socket[:/path]`, with or without the API version at its end.
 
     `versioned`: whether the protocol's paths stand under the version, else it is left out. Raises: UsageError for anything else.
     """
+    try:
+        unix = parse_unix(base_url)
+    except ValueError:
+        raise UsageError(f"no socket path in {base_url!r}", hint="write unix:/path/to/socket") from None
+    if unix is not None:
+        path = _api_path(unix.path, versioned=versioned)
+        return Address(host="localhost", port=80, tls=False, path=path, unix_path=unix.socket_path)
     parts = urlsplit(base_url)
-    if parts.scheme == "unix":
-        path = unquote(parts.path)
-        if not path:
-            raise UsageError(f"no socket path in {base_url!r}", hint="write unix:/path/to/socket")
-        return Address(host="localhost", port=80, tls=False, path="/v1" if versioned else "", unix_path=path)
     try:
         port = parts.port
     except ValueError:
@@ -63,12 +66,15 @@ def parse_address(base_url: str, *, versioned: bool = True) -> Address:
             "a base URL can't hold credentials or a query", hint="name the variable that holds the key: --api-key-env"
         )
     tls = parts.scheme == "https"
-    path = parts.path.rstrip("/")
-    if not versioned:
-        path = _VERSIONED.sub("", path)
-    elif not _VERSIONED.search(path):
-        path += "/v1"
+    path = _api_path(parts.path, versioned=versioned)
     return Address(host=parts.hostname, port=port or (443 if tls else 80), tls=tls, path=path)
+
+
+def _api_path(path: str, *, versioned: bool) -> str:
+    path = path.rstrip("/")
+    if not versioned:
+        return _VERSIONED.sub("", path)
+    return path if _VERSIONED.search(path) else f"{path}/v1"
 
 
 def http_head(address: Address, path: str, body_b: int, key: str | None) -> bytes:

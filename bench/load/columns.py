@@ -14,6 +14,7 @@ from bench.load.keys import key_in, strike_out
 from bench.load.parse import ParsedRequest, named_counts, parse_request
 from bench.load.protocols import wire_protocol
 from bench.load.protocols.base import Usage, clip
+from bench.load.retokenize import Retokenizer
 from bench.load.spill import RawRequest, SpillFile
 from bench.records import MISSING, Outcome
 
@@ -30,6 +31,7 @@ REQUEST_COLUMNS = (
     "output_tokens",
     "cached_tokens",
     "reasoning_tokens",
+    "output_retokenized",
     "worker",
 )
 CHUNK_COLUMNS = ("chunk_ns", "chunk_kind", "chunk_tokens", "chunk_bytes")
@@ -63,14 +65,15 @@ def remove_files(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def parse_spill(folder: Path, worker: int) -> None:
+def parse_spill(folder: Path, worker: int, retokenizer: Retokenizer | None = None) -> None:
     """Parse one worker's raw events into column files beside it. Memory stays at one request and its blocks' index.
+    `retokenizer` counts output tokens where the server told none.
 
     The key is struck out of every text that the server sent: some quote the key that they refuse.
     """
     spill = SpillFile(spill_path(folder, worker))
     try:
-        _Parse(folder, worker, spill).run()
+        _Parse(folder, worker, spill, retokenizer).run()
     finally:
         spill.close()
 
@@ -78,9 +81,9 @@ def parse_spill(folder: Path, worker: int) -> None:
 class _Parse:
     """One pass over a spill file."""
 
-    def __init__(self, folder: Path, worker: int, spill: SpillFile) -> None:
+    def __init__(self, folder: Path, worker: int, spill: SpillFile, retokenizer: Retokenizer | None) -> None:
         self._secret = key_in(spill.meta.api_key_env) if spill.meta is not None else None
-        self._folder, self._worker, self._spill = folder, worker, spill
+        self._folder, self._worker, self._spill, self._retokenizer = folder, worker, spill, retokenizer
         self._protocol = wire_protocol(spill.meta.protocol) if spill.meta is not None else None
         self._rows = array("q")  # row after row: tuples would take five times the memory
         self._texts = Texts([], [])
@@ -113,6 +116,7 @@ class _Parse:
             error=raw.error,
             asked_tokens=raw.output_requested,
             coding=self._spill.coding(raw),
+            retokenizer=self._retokenizer,
         )
         for name, file in files.items():
             file.write(getattr(parsed, name).tobytes())
@@ -137,5 +141,6 @@ class _Parse:
             raw.input_requested,
             raw.output_requested,
             *(MISSING if count is None else count for count in counts),
+            parsed.retokenized,
             self._worker,
         )

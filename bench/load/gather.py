@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bench.errors import LoadError
 from bench.load.columns import CHUNK_COLUMNS, REQUEST_COLUMNS, Texts, column_path, parse_spill, texts_path
 from bench.load.messages import last_line
-from bench.records import EventLog, IntArray
+from bench.records import MISSING, EventLog, IntArray
 
 _IN_MEMORY_B = 16 << 20
 """Columns up to this size stay in memory; longer ones become files that the kernel pages in and out."""
@@ -37,6 +37,7 @@ def read_log(folder: Path, workers: Sequence[int]) -> EventLog:
     order = np.argsort(requests["sent_ns"], kind="stable")
     requests = {name: column[order] for name, column in requests.items()}
     counts = requests.pop("chunks")
+    ours = requests.pop("output_retokenized")
     reasons: list[str | None] = []
     errors: list[str | None] = []
     for worker in workers:
@@ -45,6 +46,7 @@ def read_log(folder: Path, workers: Sequence[int]) -> EventLog:
         errors += texts.error
     return EventLog(
         **requests,
+        output_retokenized=ours if (ours != MISSING).any() else None,
         **_chunks(folder, workers, requests["worker"], counts),
         finish_reason=tuple(reasons[i] for i in order),
         error=tuple(errors[i] for i in order),

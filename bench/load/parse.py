@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.load.inflate import Coding, inflate
-from bench.load.protocols.base import Answer, Usage, WireProtocol, error_text, printable
+from bench.load.protocols.base import Answer, Usage, WireProtocol, error_text, printable, utf8_size
+from bench.load.retokenize import Retokenizer
 from bench.load.spill import End
 from bench.load.sse import split_events
 from bench.records import MISSING, IntArray, Outcome
@@ -29,7 +30,9 @@ _BROKEN = "the connection ended in mid-answer"
 
 @dataclass(slots=True, kw_only=True)
 class ParsedRequest:
-    """What one request's body holds: stamps [ns], `ChunkKind`, tokens and UTF-8 bytes per content chunk, and the verdict."""
+    """What one request's body holds: stamps [ns], `ChunkKind`, tokens and UTF-8 bytes per content chunk, and the verdict.
+    `retokenized`: output tokens that were counted in its text, MISSING where the server told them or nobody counted.
+    """
 
     chunk_ns: IntArray
     chunk_kind: IntArray
@@ -39,6 +42,7 @@ class ParsedRequest:
     error: str | None
     finish_reason: str | None
     usage: Usage | None
+    retokenized: int = MISSING
 
 
 def parse_request(
@@ -52,11 +56,13 @@ def parse_request(
     error: str | None = None,
     asked_tokens: int = 1,
     coding: Coding = Coding.IDENTITY,
+    retokenizer: Retokenizer | None = None,
 ) -> ParsedRequest:
     """Chunks and outcome of one request.
 
     `stamps_ns[i]` is when the piece of the body that ends at offset `ends_b[i]` was read; an event is stamped with the read
-    that brought its last byte. `end` None: it was never seen to end. `coding` is how the body was compressed.
+    that brought its last byte. `end` None: it was never seen to end. `coding` is how the body was compressed. `retokenizer`
+    counts the tokens of a good answer whose server told no count.
     """
     if coding is Coding.OTHER:
         return _without_chunks(Outcome.PROTOCOL, error or "the answer is compressed in a way that can't be read")
@@ -69,10 +75,11 @@ def parse_request(
         verdict = _BY_END.get(end, Outcome.HTTP)
         return _without_chunks(verdict, error or f"HTTP {status}: {error_text(body) or printable(body) or 'empty body'}")
     if body[:64].lstrip()[:1] == b"{":
-        return _parse_whole(protocol, body, end, error, asked_tokens)
+        return _parse_whole(protocol, body, end, error, asked_tokens=asked_tokens, retokenizer=retokenizer)
     payloads, offsets = split_events(body)
     answer = _bounded(protocol.read(payloads))
     outcome, reason = _judge(answer, payloads, body, end, asked_tokens)
+    retokenized = _retokenize(answer, retokenizer) if outcome is Outcome.OK else MISSING
     if answer.events:
         at = offsets[np.array(answer.events, dtype=np.int64)]
         reads = np.searchsorted(ends_b, at)
@@ -83,12 +90,22 @@ def parse_request(
         chunk_ns=stamps,
         chunk_kind=np.array(answer.kinds, dtype=np.int64),
         chunk_tokens=np.array(answer.tokens, dtype=np.int64),
-        chunk_bytes=np.array(answer.sizes_b, dtype=np.int64),
+        chunk_bytes=np.array([utf8_size(text) for text in answer.texts], dtype=np.int64),
         outcome=outcome,
         error=error or reason,
         finish_reason=answer.finish_reason,
         usage=answer.usage,
+        retokenized=retokenized,
     )
+
+
+def _retokenize(answer: Answer, retokenizer: Retokenizer | None) -> int:
+    """Count what the server did not, per chunk and in all; MISSING where it did, or where there is nobody to count."""
+    told = answer.usage is not None and answer.usage.completion_tokens is not None
+    if retokenizer is None or told or not answer.texts or any(count != MISSING for count in answer.tokens):
+        return MISSING
+    answer.tokens = retokenizer.per_chunk(answer.texts)
+    return sum(answer.tokens)
 
 
 def _bounded(answer: Answer) -> Answer:
@@ -151,7 +168,9 @@ def _counted_tokens(usage: Usage | None) -> bool:
     return usage is not None and (usage.completion_tokens or 0) > 1
 
 
-def _parse_whole(protocol: WireProtocol, body: bytes, end: End | None, error: str | None, asked_tokens: int) -> ParsedRequest:
+def _parse_whole(
+    protocol: WireProtocol, body: bytes, end: End | None, error: str | None, *, asked_tokens: int, retokenizer: Retokenizer | None
+) -> ParsedRequest:
     """A JSON reply in place of a stream: nothing can be said of its first token, so it has no chunks."""
     if end not in (End.COMPLETE, End.BROKEN):
         return _without_chunks(_BY_END[end], error)
@@ -167,6 +186,7 @@ def _parse_whole(protocol: WireProtocol, body: bytes, end: End | None, error: st
     if asked_tokens > 0 and not answer.events and not _counted_tokens(answer.usage):
         parsed = _without_chunks(Outcome.EMPTY, "the answer holds no token")
     parsed.finish_reason, parsed.usage = answer.finish_reason, answer.usage
+    parsed.retokenized = _retokenize(answer, retokenizer)
     return parsed
 
 

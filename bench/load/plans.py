@@ -10,12 +10,15 @@ from bench.load.address import route
 from bench.load.arrivals import check_arrivals
 from bench.load.data import pin
 from bench.load.protocols import wire_protocol
+from bench.load.retokenize import Retokenizer
 from bench.ports import LoadPlan
 
 
 def check_plan(plan: LoadPlan) -> None:
-    """Refuse what can't be sent before anything is started. Raises: UsageError."""
+    """Refuse what can't be sent, or not be counted, before anything is started. Raises: UsageError, MissingError."""
     case = plan.case
+    if case.tokenizer is not None:
+        Retokenizer(case.tokenizer)
     protocol = wire_protocol(plan.target.protocol)
     route(plan.target.base_url, os.environ, versioned=protocol.versioned)
     if case.load.kind == "closed" and not (case.load.batch_size or 0) > 0:

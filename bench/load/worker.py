@@ -47,6 +47,7 @@ from bench.load.open import OpenLoop
 from bench.load.preflight import Preflight
 from bench.load.prompts import Calibration, PromptPool, PromptSource
 from bench.load.protocols import WireProtocol, wire_protocol
+from bench.load.retokenize import Retokenizer
 from bench.load.spill import Meta, SpillWriter
 from bench.load.stepped import SteppedLoop
 from bench.records import Case, Target
@@ -209,7 +210,8 @@ class Worker:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # parsing blocks the loop: let a signal end it
         folder = Path(self._job.spill_dir)
         self._save_gauges(folder, self._driver.gauges)
-        parse_spill(folder, self._job.worker)
+        tokenizer = self._job.case.tokenizer
+        parse_spill(folder, self._job.worker, Retokenizer(tokenizer) if tokenizer is not None else None)
         self._say(Done(self._loop_name, self._pool.recycled))
         self.over.set()
 

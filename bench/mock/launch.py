@@ -22,6 +22,8 @@ from bench.errors import BenchError, EngineStartError
 from bench.mock.options import MockOptions, check_options, command_line
 from bench.mock.truth import Truth
 from bench.units import NS_PER_S
+from bench.unix_http import UnixConnection
+from bench.unix_url import parse_unix
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
@@ -72,14 +74,20 @@ class MockServer:
 
     def get(self, path: str) -> tuple[int, bytes]:
         """(status, body) of a GET."""
-        place = urlsplit(self.url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=TRUTH_TIMEOUT_S)
+        connection = self._connection()
         try:
             connection.request("GET", path)
             response = connection.getresponse()
             return response.status, response.read()
         finally:
             connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        unix = parse_unix(self.url)
+        if unix is not None:
+            return UnixConnection(unix.socket_path, timeout=TRUTH_TIMEOUT_S)
+        place = urlsplit(self.url)
+        return http.client.HTTPConnection(place.hostname or "", place.port, timeout=TRUTH_TIMEOUT_S)
 
     def stop(self) -> int:
         """End it (SIGTERM, then SIGKILL) and return its exit status."""

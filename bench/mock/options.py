@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.errors import UsageError
 from bench.mock.quirks import parse_quirks
+from bench.unix_url import parse_unix
 
 MAX_TOKENS = 131_072
 """Most tokens that one reply may have."""
@@ -16,10 +17,10 @@ MAX_TOKENS = 131_072
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MockOptions:
-    """Where the mock engine serves and when it sends: first content chunk `ttft_ms` after arrival, then one chunk each
-    `gap_ms`. `prefill_us_per_token` adds to the TTFT for each uncached prompt token. `max_in_flight` makes later
-    requests wait. `truth_chunks` bounds how many chunk stamps are kept. `api_key_env` is the *name* of a variable.
-    `emission_file` gets a running account of the tokens sent: see `bench.mock.emission`.
+    """Where the mock engine serves (`host` may be `unix:/path/to/socket`) and when it sends: first content chunk `ttft_ms` after
+    arrival, then one chunk each `gap_ms`. `prefill_us_per_token` adds to the TTFT for each uncached prompt token.
+    `max_in_flight` makes later requests wait. `truth_chunks` bounds how many chunk stamps are kept. `api_key_env` is the
+    *name* of a variable. `emission_file` gets a running account of the tokens sent: see `bench.mock.emission`.
     """
 
     host: str = "127.0.0.1"
@@ -59,9 +60,18 @@ def check_options(options: MockOptions) -> None:
     parse_quirks(options.quirks)
 
 
+def socket_path(host: str) -> str | None:
+    """The file of a `host` that is a socket, else None. Raises: UsageError where it names none."""
+    try:
+        unix = parse_unix(host)
+    except ValueError:
+        raise UsageError(f"host {host!r} names no socket", hint="write its whole path, as in unix:/run/llm.sock") from None
+    return None if unix is None else unix.socket_path
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this host can reach a server on `host`."""
-    if host == "localhost":
+    if host == "localhost" or socket_path(host) is not None:
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -16,7 +16,8 @@ from pathlib import Path
 from bench.errors import EngineStartError, UsageError
 from bench.mock.connection import Connection
 from bench.mock.engine import MockEngine
-from bench.mock.options import MockOptions, check_options
+from bench.mock.listener import Listener, listen_tcp, listen_unix
+from bench.mock.options import MockOptions, check_options, socket_path
 from bench.mock.quirks import Quirks, parse_quirks
 
 BACKLOG = 4096
@@ -78,8 +79,9 @@ async def _serve(options: MockOptions, quirks: Quirks, api_key: str | None, anno
             await asyncio.wait_for(stop.wait(), late_s)
             return
     engine = MockEngine(options, loop, api_key)
-    server = await _listen(options, loop, engine)
-    url = _url(options.host, server.sockets[0])
+    listening = _listen(options)
+    server = Listener(loop, listening, lambda: Connection(engine))
+    url = _url(options.host, listening)
     if options.port_file is not None:
         _write_port_file(options.port_file, url)
     announce(f"listening on {url}")
@@ -89,19 +91,25 @@ async def _serve(options: MockOptions, quirks: Quirks, api_key: str | None, anno
     await stop.wait()
     server.close()
     engine.close()
+    if (path := socket_path(options.host)) is not None:
+        Path(path).unlink(missing_ok=True)
 
 
-async def _listen(options: MockOptions, loop: asyncio.AbstractEventLoop, engine: MockEngine) -> asyncio.Server:
+def _listen(options: MockOptions) -> socket.socket:
+    path = socket_path(options.host)
     try:
-        return await loop.create_server(lambda: Connection(engine), options.host, options.port, backlog=BACKLOG)
+        if path is not None:
+            return listen_unix(path, backlog=BACKLOG)
+        return listen_tcp(options.host, options.port, backlog=BACKLOG)
     except OSError as error:
-        raise EngineStartError(
-            f"the mock engine can't listen on {options.host} port {options.port}: {error.strerror or error}",
-            hint="take another --port, or --port 0 for any free one",
-        ) from error
+        where = path or f"{options.host} port {options.port}"
+        hint = "name a short path in a folder of yours" if path else "take another --port, or --port 0 for any free one"
+        raise EngineStartError(f"the mock engine can't listen on {where}: {error.strerror or error}", hint=hint) from error
 
 
 def _url(host: str, listening: socket.socket) -> str:
+    if listening.family == socket.AF_UNIX:
+        return host
     port = listening.getsockname()[1]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

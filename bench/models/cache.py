@@ -13,8 +13,7 @@ import errno
 import fcntl
 import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,16 +27,6 @@ FILES = "files"
 _SPARE_B = 16 << 20
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 T = TypeVar("T")
-
-
-def default_dir(env: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Where models are kept: `BENCH_CACHE`, else the user's cache folder."""
-    if env.get("BENCH_CACHE"):
-        return Path(env["BENCH_CACHE"]).expanduser().absolute()
-    if env.get("XDG_CACHE_HOME"):
-        return Path(env["XDG_CACHE_HOME"]).expanduser().absolute() / "tokjoule"
-    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
-    return home / ("Library/Caches" if platform == "darwin" else ".cache") / "tokjoule"
 
 
 def disk_error(error: OSError, what: str, folder: Path) -> ModelError:

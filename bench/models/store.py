@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from bench.cache_dir import default_dir
 from bench.catalog import models as catalog
 from bench.clock import SYSTEM, Clock
 from bench.errors import ModelError, UsageError
-from bench.models import local, snapshot, wheel
-from bench.models.cache import Cache, default_dir
+from bench.models import convert, local, snapshot, wheel
+from bench.models.cache import Cache
+from bench.models.choosing import choose_source
 from bench.models.entry import Entry
 from bench.models.hub import HuggingFace, ModelScope
 from bench.models.source import Source, is_source, parse
 from bench.ports import BytesProgress
 from bench.records import LocalModel, ModelShape
-
-_SAME_FILES = {"fp16": "bf16", "bf16": "fp16"}
-"""Engines cast between the two 16-bit formats as they load, so one set of files serves both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,60 +59,93 @@ class ModelStore:
         """The cache folder; it may not exist yet."""
         return self._cache.root
 
-    def fetch(self, name: str, source: str | None, progress: BytesProgress, *, precision: str | None = None) -> LocalModel:
+    def fetch(
+        self,
+        name: str,
+        source: str | None,
+        progress: BytesProgress,
+        *,
+        precision: str | None = None,
+        formats: Sequence[str] = (),
+        python: str | None = None,
+    ) -> LocalModel:
         """The weights called `name` on this disk, downloaded if need be. `source` overrides the catalogue; `precision`
-        chooses among the catalogue's sources (its first one if None). A name may itself be a source or an existing path.
+        chooses among the catalogue's sources (its first one if None), and so do `formats`: those that the engine reads (any if
+        empty). What the catalogue has in another format is converted where that can be done, by `python` if it has what that
+        takes. A name may itself be a source or an existing path.
 
-        Raises: UsageError (unknown model or precision, malformed source), ModelError (network, gated, hash, disk).
+        Raises: UsageError (unknown model or precision, malformed source), ModelError (network, gated, hash, disk),
+        MissingError (nothing here can convert).
         """
-        wanted = self.check(name, source, precision=precision)
-        listed = catalog.by_source(wanted.text)
+        wanted = self.check(name, source, precision=precision, formats=formats)
+        listed = catalog.by_source((wanted.of or wanted).text)
         if source is None and name.lower() not in catalog.names():
             name = listed[0].name if listed else wanted.short_name
-        if wanted.kind == "path":
-            root, entry = local.inspect(wanted, self._cache, self._hash_limit_b)
-        else:
-            root, entry = self._cache.files(wanted.key), self._cached_or_fetched(wanted, progress)
-        return _local_model(name, root, entry)
+        return _local_model(name, *self._located(wanted, progress, python))
 
-    def check(self, name: str, source: str | None, *, precision: str | None = None) -> Source:
+    def check(self, name: str, source: str | None, *, precision: str | None = None, formats: Sequence[str] = ()) -> Source:
         """Which source `fetch` would take; looks at neither network nor disk.
 
         Raises: UsageError (unknown model or precision, malformed source).
         """
-        return parse(source) if source is not None else _resolve(name, precision)
+        return parse(source) if source is not None else _resolve(name, precision, formats)
 
     def cached(self) -> tuple[CachedModel, ...]:
         """What the cache holds, without any network access."""
         found = []
         for key, entry in self._cache.entries():
-            listed = catalog.by_source(entry.source)
+            listed = _listed(entry)
             name = listed[0].name if listed else _short_name(entry.source)
             model = _local_model(name, self._cache.files(key), entry)
-            found.append(
-                CachedModel(name=listed[0].name if listed else None, precision=listed[1] if listed else None, model=model)
-            )
+            precision = None if listed is None else "bf16" if entry.made_of else listed[1]
+            found.append(CachedModel(name=listed[0].name if listed else None, precision=precision, model=model))
         return tuple(found)
 
-    def _cached_or_fetched(self, source: Source, progress: BytesProgress) -> Entry:
-        expected = _expected_sha256(source)
+    def _located(self, source: Source, progress: BytesProgress, python: str | None) -> tuple[Path, Entry]:
+        """The folder of the files of `source`, and what they are."""
+        if source.kind == "path":
+            return local.inspect(source, self._cache, self._hash_limit_b)
+        origin = None
+        if (
+            source.of is not None and source.of.kind == "path"
+        ):  # files that may change: what was made of them counts by their hash
+            origin = local.inspect(source.of, self._cache, sys.maxsize)
+        expected = origin[1].weights_sha256 if origin else _expected_sha256(source)
         entry = self._usable(source, expected, quiet=True)
-        if entry is not None:
-            return entry
-        self._refuse_offline(source)
+        if entry is None:
+            if source.of is None:
+                self._refuse_offline(source)
+            elif origin is None:
+                origin = self._located(source.of, progress, python)
+            entry = self._fetched(source, origin, expected, progress, python)
+        return self._cache.files(source.key), entry
+
+    def _fetched(
+        self,
+        source: Source,
+        origin: tuple[Path, Entry] | None,
+        expected: str | None,
+        progress: BytesProgress,
+        python: str | None,
+    ) -> Entry:
         with self._cache.lock(source.key, lambda: self._note(f"another bench is fetching {source.text}: waiting for it")):
             entry = self._usable(source, expected)  # the other process may have finished it meanwhile
-            if entry is not None:
-                return entry
-            entry = self._fetch(source, progress, expected)
-            self._cache.finish(source.key, entry)
+            if entry is None:
+                if origin is None:
+                    entry = self._fetch(source, progress, expected)
+                else:
+                    pythons = convert.known_pythons(python, self._env)
+                    entry = convert.fetch(source, origin, self._cache, pythons=pythons, env=self._env, note=self._note)
+                self._cache.finish(source.key, entry)
             return entry
 
     def _usable(self, source: Source, expected: str | None, *, quiet: bool = False) -> Entry | None:
+        """The finished entry of `source` if it can be used: one whose own hash is `expected`, or that of what it was made of."""
         entry, problem = self._cache.load(source.key)
         if entry is not None and expected is not None:
-            got = next((f.sha256 for f in entry.files if f.path == entry.main), None)
-            entry, problem = (entry, None) if got == expected else (None, f"its sha256 is {got}, not {expected}")
+            main = next((f.sha256 for f in entry.files if f.path == entry.main), None)
+            got, what = (main, "its sha256") if source.of is None else (entry.made_of, "the sha256 of what it was made of")
+            entry, problem = (entry, None) if got == expected else (None, f"{what} is {got}, not {expected}")
         if problem is not None and not quiet:
             self._note(f"the cached copy of {source.text} can't be used ({problem}): fetching it again")
         return entry
@@ -133,18 +166,11 @@ class ModelStore:
                 )
 
 
-def _resolve(name: str, precision: str | None) -> Source:
+def _resolve(name: str, precision: str | None, formats: Sequence[str]) -> Source:
     """The source that `name` stands for. Raises: UsageError with the nearest known name."""
     model = catalog.lookup(name)
     if model is not None:
-        chosen = precision if precision is not None else next(iter(model.sources))
-        entry = model.sources.get(chosen) or model.sources.get(_SAME_FILES.get(chosen, ""))
-        if entry is None:
-            raise UsageError(
-                f"the catalogue has no {precision} weights of {model.name}",
-                hint=f"it has {', '.join(model.sources)}; name other weights by their source, such as hf:ORG/REPO@REVISION",
-            )
-        return parse(entry.source)
+        return choose_source(model, precision, formats)
     if is_source(name) or Path(name).expanduser().exists():
         return parse(name)
     near = catalog.nearest(name)
@@ -153,6 +179,11 @@ def _resolve(name: str, precision: str | None) -> Source:
     raise UsageError(
         f"unknown model {name!r}.{did_you_mean}", hint=f"known: {', '.join(catalog.names())}; or give a source: {forms}"
     )
+
+
+def _listed(entry: Entry) -> tuple[catalog.CatalogModel, str] | None:
+    """The model and precision of the catalogue that an entry is, or was made of."""
+    return catalog.by_source(entry.source) or (catalog.by_source(entry.source.split(":", 2)[2]) if entry.made_of else None)
 
 
 def _expected_sha256(source: Source) -> str | None:
@@ -168,7 +199,7 @@ def _short_name(source: str) -> str:
 
 
 def _local_model(name: str, root: Path, entry: Entry) -> LocalModel:
-    listed = catalog.by_source(entry.source)
+    listed = _listed(entry)
     return LocalModel(
         name=name,
         source=entry.source,
@@ -177,6 +208,7 @@ def _local_model(name: str, root: Path, entry: Entry) -> LocalModel:
         size_b=entry.size_b,
         weights_sha256=entry.weights_sha256,
         weights_reason=entry.weights_reason,
+        made_of=entry.made_of,
         licence=(listed[0].licence if listed else None) or entry.licence,
         shape=_merged(listed[0].shape, entry.shape) if listed else entry.shape,
     )

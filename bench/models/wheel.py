@@ -5,7 +5,6 @@ Nothing of it is installed or run.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 import subprocess
@@ -14,11 +13,12 @@ import tempfile
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.errors import ModelError
 from bench.models.cache import FILES, Cache, disk_error
+from bench.models.child import running
 from bench.models.entry import Entry, describe, file_sha256
 from bench.models.layout import choose
 from bench.models.snapshot import wrong_hash
@@ -93,7 +93,7 @@ def _download(source: Source, folder: Path, progress: BytesProgress, env: Mappin
     progress(source.short_name, 0, None)
     child_env = {**env, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
     last: deque[str] = deque(maxlen=60)
-    with _running(command, child_env) as child:
+    with running(command, child_env) as child:
         assert child.stdout is not None
         for line in child.stdout:
             found = _PROGRESS.match(line)
@@ -111,28 +111,6 @@ def _download(source: Source, folder: Path, progress: BytesProgress, env: Mappin
             hint="check `pip config list` for settings that change downloads",
         )
     return wheels[0]
-
-
-@contextlib.contextmanager
-def _running(command: list[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A child that is dead afterwards, whatever happens."""
-    child = subprocess.Popen(
-        command,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.kill()
-        child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
 
 
 def _pip_version(env: Mapping[str, str]) -> tuple[int, int]:

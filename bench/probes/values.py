@@ -116,6 +116,12 @@ def named(value: object) -> str | None:
     return None if text.lower() in _NOT_A_VALUE else text
 
 
+def with_prefix(prefix: str, uuid: object) -> str | None:
+    """A UUID as the vendor's other tools write it (`MLU-1234...`); None for an empty one or zeros."""
+    bare = (named(uuid) or "").removeprefix(prefix)
+    return f"{prefix}{bare}" if bare.strip("0-") else None
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from urllib.parse import SplitResult, urlsplit
 
 from bench.errors import UsageError
+from bench.unix_url import parse_unix
 
 VERSIONED = re.compile(r"/v\d+\w*$")
 _QUOTED_CHARS = 100
+_LONGEST_SOCKET_PATH_B = 107 if sys.platform == "linux" else 103
+"""Bytes that the system's address of a socket has room for, less the zero at their end."""
 
 
 def api_base(base_url: str | None) -> str:
     """`base_url` with its API version (`/v1` where it names none).
 
-    Raises: UsageError where it is missing, not an http(s) URL, can't stand in a request, or holds a password.
+    Raises: UsageError where it is missing, not a URL of a server, can't stand in a request, or holds a password.
     """
     if not base_url:
         raise UsageError("the openai engine needs the URL of a running endpoint", hint="--base-url http://127.0.0.1:8000")
+    if (socket_base := _socket_base(base_url)) is not None:
+        return socket_base
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -25,7 +32,8 @@ def api_base(base_url: str | None) -> str:
         usable = False
     if not usable:
         raise UsageError(
-            f"base URL {base_url[:_QUOTED_CHARS]!r} can't be used", hint="write it as http://host:port or https://host/path"
+            f"base URL {base_url[:_QUOTED_CHARS]!r} can't be used",
+            hint="write it as http://host:port, https://host/path or unix:/socket",
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise UsageError(
@@ -33,8 +41,38 @@ def api_base(base_url: str | None) -> str:
             hint="put the key into a variable and name it with --api-key-env",
         )
     _check_characters(base_url, parts)
-    url = base_url.rstrip("/")
-    return url if VERSIONED.search(parts.path.rstrip("/")) else f"{url}/v1"
+    return _versioned(base_url, parts.path)
+
+
+def _versioned(url: str, path: str) -> str:
+    """`url`, which ends with `path`, with its version."""
+    url = url.rstrip("/")
+    return url if VERSIONED.search(path.rstrip("/")) else f"{url}/v1"
+
+
+def _socket_base(base_url: str) -> str | None:
+    """`api_base` of a `unix:` URL; None for URLs of other kinds. Raises: UsageError."""
+    try:
+        unix = parse_unix(base_url)
+    except ValueError:
+        raise UsageError(
+            f"base URL {base_url[:_QUOTED_CHARS]!r} names no socket",
+            hint="write its whole path, as in unix:/run/llm.sock, or unix:/run/llm.sock:/prefix",
+        ) from None
+    if unix is None:
+        return None
+    if "?" in base_url or "#" in base_url:
+        raise UsageError(
+            "the base URL of a socket must not hold a query or fragment",
+            hint="put a key into a variable and name it with --api-key-env; in a file's name write %3F and %23",
+        )
+    if (size_b := len(os.fsencode(unix.socket_path))) > _LONGEST_SOCKET_PATH_B:
+        raise UsageError(
+            f"the path of the socket {unix.socket_path} has {size_b} bytes: the system takes {_LONGEST_SOCKET_PATH_B} at most",
+            hint="give a shorter one: a symbolic link to its folder will do",
+        )
+    _check_path(unix.path)
+    return _versioned(str(unix), unix.path)
 
 
 def _check_characters(base_url: str, parts: SplitResult) -> None:
@@ -49,14 +87,18 @@ def _check_characters(base_url: str, parts: SplitResult) -> None:
         ) from None
     if not host.isascii():
         raise UsageError(f"the host {host!r} of the base URL must be written in ASCII", hint=f"write it as {known_as}")
-    if not parts.path.isascii() or not _visible(parts.path):
-        raise UsageError(
-            f"the path {parts.path[:_QUOTED_CHARS]!r} of the base URL holds characters that a URL can't",
-            hint="write them percent-encoded, as in %C3%A9",
-        )
+    _check_path(parts.path)
     if not _visible(base_url):
         raise UsageError(
             f"the base URL {base_url[:_QUOTED_CHARS]!r} holds white space or a control character", hint="correct --base-url"
+        )
+
+
+def _check_path(path: str) -> None:
+    if not path.isascii() or not _visible(path):
+        raise UsageError(
+            f"the path {path[:_QUOTED_CHARS]!r} of the base URL holds characters that a URL can't",
+            hint="write them percent-encoded, as in %C3%A9",
         )
 
 

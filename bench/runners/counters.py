@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from bench.records import Window
 from bench.runners.http import Answer, get
+from bench.runners.metric_names import ENGINES, Names
 from bench.runners.prometheus import parse, project_metrics
+
+Counters = Callable[[Window | None], dict[str, float]]
+"""An engine's counters right now, under the project's names; with a window also what only a window has."""
 
 MOCK_OWNER = "tokjoule"
 """`owned_by` of the mock engine's model: only such a server is asked for its truth."""
@@ -16,16 +20,27 @@ _TRUTH_LIMIT_S = 120.0
 
 
 def read_metrics(
-    base_url: str, window: Window | None = None, *, mock: bool = False, headers: Mapping[str, str] | None = None
+    base_url: str,
+    window: Window | None = None,
+    *,
+    mock: bool = False,
+    headers: Mapping[str, str] | None = None,
+    tables: Iterable[Names] = tuple(ENGINES.values()),
+    path: str = "/metrics",
 ) -> dict[str, float]:
-    """The counters at `base_url`/metrics under the project's names; empty where there are none. The mock engine also tells
-    `mock_lag_p99_ms`, how late it was by its own schedule in `window` [ms].
+    """The counters at `base_url` under the project's names, by the `tables` of the engines that it may be; empty where there are
+    none. The mock engine also tells `mock_lag_p99_ms`, how late it was by its own schedule in `window` [ms].
     """
-    answer = get(f"{base_url}/metrics", timeout_s=_METRICS_LIMIT_S, headers=headers)
+    answer = get(base_url + path, timeout_s=_METRICS_LIMIT_S, headers=headers)
     found: dict[str, float] = {}
     if isinstance(answer, Answer) and answer.status == 200:
-        found = project_metrics(parse(answer.body.decode("utf-8", "replace")))
+        found = project_metrics(parse(answer.body.decode("utf-8", "replace")), tables)
     return found | _mock_lag(base_url, window, headers) if mock and window is not None else found
+
+
+def prometheus_counters(base_url: str, names: Names, *, path: str = "/metrics") -> Counters:
+    """Counters of an engine of which it is known what it calls them."""
+    return lambda _: read_metrics(base_url, tables=(names,), path=path)
 
 
 def _mock_lag(base_url: str, window: Window, headers: Mapping[str, str] | None) -> dict[str, float]:

@@ -1,29 +1,40 @@
-"""Plain words for why an engine ended, from its exit status and its own last words. Pure."""
+"""Plain words for why an engine ended, from its exit status and its own last words. Pure.
+
+What any engine may say is here; what only one engine says stands in a table of its own beside its runner, and is looked at first.
+"""
 
 from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A likely cause and the next step. `kind` is for code: `port` is worth another try with another port."""
+    """A likely cause and the next step. `kind` is for code: `port` is worth another try with another port. `by_own_hand`: an
+    engine that says so then kills itself.
+    """
 
     kind: str
     cause: str
     hint: str
+    by_own_hand: bool = False
 
 
-def _words(kind: str, cause: str, hint: str, *any_of: str) -> tuple[Diagnosis, re.Pattern[str]]:
+Words = tuple[Diagnosis, re.Pattern[str]]
+
+
+def words(kind: str, cause: str, hint: str, *any_of: str) -> Words:
+    """A row of a table: what to tell where one of the patterns is found in a log (any case, `^` at each line)."""
     pattern = re.compile("|".join(f"(?:{one})" for one in any_of), re.IGNORECASE | re.MULTILINE)
     return Diagnosis(kind=kind, cause=cause, hint=hint), pattern
 
 
 # The first match wins, so what is specific stands before what is general.
 _WORDS = (
-    _words(
+    words(
         "port",
         "the port was taken by another process",
         "run it again: another free port is chosen",
@@ -33,7 +44,7 @@ _WORDS = (
         r"errno 98\b",
         r"port \d+ is (already )?in use",
     ),
-    _words(
+    words(
         "gpu_memory",
         "the device has too little free memory",
         "take a smaller model, batch size or context, or free the device (see `bench devices`)",
@@ -43,7 +54,7 @@ _WORDS = (
         r"No available memory for the cache",
         r"less than desired GPU memory utilization",
     ),
-    _words(
+    words(
         "memory",
         "it could not get the memory that it wanted",
         "take a smaller model, batch size or context, or close other programs",
@@ -55,7 +66,7 @@ _WORDS = (
         r"\bout of memory\b",
         r"failed to create (llama_)?context",
     ),
-    _words(
+    words(
         "driver",
         "the device's driver is missing or too old",
         "run `bench doctor`, which says what is missing",
@@ -66,7 +77,7 @@ _WORDS = (
         r"hipErrorNoDevice",
         r"failed to initialize (CUDA|NVML)",
     ),
-    _words(
+    words(
         "library",
         "a shared library that it needs is missing",
         "install the library named in the log, or reinstall the engine for this system",
@@ -75,14 +86,14 @@ _WORDS = (
         r"Library not loaded",
         r"version `\S+' not found",
     ),
-    _words(
+    words(
         "module",
         "a Python package that it needs is missing",
         "install the package named in the log into the engine's environment",
         r"\b(ModuleNotFoundError|ImportError): ",
         r"No module named",
     ),
-    _words(
+    words(
         "unsupported",
         "it does not support this model, precision or device",
         "try another precision or a newer version of the engine",
@@ -94,13 +105,13 @@ _WORDS = (
         r"no kernel image is available",
         r"(dtype|quantization).{0,60}not supported",
     ),
-    _words(
+    words(
         "model_missing",
         "the model file is not where it was told to look",
         "check the path, or pull the model again with `bench models pull`",
         r"(failed to open GGUF|model|\.gguf|\.safetensors|config\.json).{0,200}(No such file|does not exist|not found)",
     ),
-    _words(
+    words(
         "model_corrupt",
         "the model file is damaged, or of a kind that it can't read",
         "pull the model again with `bench models pull`",
@@ -113,9 +124,9 @@ _WORDS = (
         r"failed to read (header|key|magic)",
         r"failed to load model",
     ),
-    _words("disk", "the disk is full", "free some space and run it again", r"no space left on device", r"ENOSPC"),
-    _words("permission", "it lacks a permission", "the log says what it was refused", r"permission denied", r"\bEACCES\b"),
-    _words(
+    words("disk", "the disk is full", "free some space and run it again", r"no space left on device", r"ENOSPC"),
+    words("permission", "it lacks a permission", "the log says what it was refused", r"permission denied", r"\bEACCES\b"),
+    words(
         "arguments",
         "it did not understand its arguments",
         "compare `engine_args` with what this version of the engine accepts",
@@ -153,14 +164,17 @@ _SIGNALS = {
 }
 
 
-def diagnose(log: str, status: int | None) -> Diagnosis | None:
-    """The likely cause, from the log first (it is the more exact), then from the signal (`status` < 0); None if unknown."""
-    from_log = next((found for found, pattern in _WORDS if pattern.search(log)), None)
+def diagnose(log: str, status: int | None, own: Sequence[Words] = ()) -> Diagnosis | None:
+    """The likely cause, from the log first (it is the more exact), then from the signal (`status` < 0); None if unknown. `own` is
+    the engine's own table, looked at before that of all.
+    """
+    from_log = next((found for found, pattern in (*own, *_WORDS) if pattern.search(log)), None)
     by_signal = None
     if status is not None and status < 0 and -status in _SIGNALS:
         by_signal = _SIGNALS[signal.Signals(-status)]
     # SIGKILL and SIGILL come from outside: older words in the log are not their cause
-    if by_signal is not None and by_signal.kind in ("killed", "illegal_instruction"):
+    from_outside = by_signal is not None and by_signal.kind in ("killed", "illegal_instruction")
+    if from_outside and not (from_log and from_log.by_own_hand):
         return by_signal
     return from_log or by_signal
 

@@ -1,4 +1,4 @@
-"""A GET for readiness, settings and counters: never for load. Standard library only.
+"""A GET for readiness, settings and counters, a POST for a first token: never for load. Standard library only.
 
 A failure is a value, not an exception: the caller knows what it means for a starting engine or for an attached endpoint.
 """
@@ -15,13 +15,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from bench.unix_http import UnixConnection
+from bench.unix_url import parse_unix
+
 _LIMIT_B = 16 << 20
 _PIECE_B = 1 << 16
-Kind = Literal["refused", "timeout", "dns", "tls", "broken"]
+Kind = Literal["missing", "denied", "refused", "timeout", "dns", "tls", "broken"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer:
-    """No HTTP answer at all, and why."""
+    """No HTTP answer at all, and why. `missing`: the socket file of a `unix:` URL; `denied`: by the system, to this user."""
 
     kind: Kind
     detail: str
@@ -74,11 +78,20 @@ def is_loopback(url: str) -> bool:
 
 
 def get(url: str, *, timeout_s: float = 5.0, headers: Mapping[str, str] | None = None) -> Answer | NoAnswer:
-    """GET `url` within `timeout_s` [s], from the look-up of the name to the last byte. Proxies of the environment are used, but
-    never for loopback.
+    """GET `url` (http, https, unix) within `timeout_s` [s], from the look-up of the name to the last byte. Proxies of the
+    environment are used, but never for loopback and sockets.
     """
-    exchange = _Exchange(url, timeout_s, dict(headers or {}))
-    threading.Thread(target=exchange.run, name="get", daemon=True).start()
+    return _exchange(url, timeout_s, dict(headers or {}), None)
+
+
+def post(url: str, document: Any, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> Answer | NoAnswer:
+    """POST `document` as JSON; limits and proxies as for `get`."""
+    return _exchange(url, timeout_s, {"Content-Type": "application/json", **(headers or {})}, json.dumps(document).encode())
+
+
+def _exchange(url: str, timeout_s: float, headers: dict[str, str], body: bytes | None) -> Answer | NoAnswer:
+    exchange = _Exchange(url, timeout_s, headers, body)
+    threading.Thread(target=exchange.run, name="exchange", daemon=True).start()
     return exchange.wait()
 
 
@@ -106,15 +119,27 @@ class _Https(_Known, urllib.request.HTTPSHandler):
     """`https:`"""
 
 
+class _HttpOverSocket(_Known, urllib.request.HTTPHandler):
+    """`http:` to whoever listens on a socket file."""
+
+    def __init__(self, opened: Callable[[http.client.HTTPConnection], None], socket_path: str) -> None:
+        super().__init__(opened)
+        self._socket_path = socket_path
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(UnixConnection, self._socket_path), req)
+
+
 class _Exchange:
-    """One GET in a thread of its own: a socket's time-out is for each read, and a look-up of a name has none at all, so that a
-    server which sends a byte now and then would never be given up.
+    """One request in a thread of its own: a socket's time-out is for each read, and a look-up of a name has none at all, so that
+    a server which sends a byte now and then would never be given up.
     """
 
-    def __init__(self, url: str, timeout_s: float, headers: dict[str, str]) -> None:
+    def __init__(self, url: str, timeout_s: float, headers: dict[str, str], body: bytes | None) -> None:
         self._url = url
         self._timeout_s = timeout_s
         self._headers = headers
+        self._body = body
         self._done = threading.Event()
         self._given_up = threading.Event()
         self._found: Answer | NoAnswer | None = None
@@ -151,11 +176,14 @@ class _Exchange:
                 socket.socket.shutdown(reached, socket.SHUT_RDWR)  # not TLS's own, which would wait for the other side
 
     def _ask(self) -> Answer | NoAnswer:
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), _Http(self._opened), _Https(self._opened)]
-        if is_loopback(self._url):
+        unix = parse_unix(self._url)
+        plain = _Http(self._opened) if unix is None else _HttpOverSocket(self._opened, unix.socket_path)
+        url = self._url if unix is None else f"http://localhost{unix.path}"
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), plain, _Https(self._opened)]
+        if is_loopback(url):
             handlers.append(urllib.request.ProxyHandler({}))
         opener = urllib.request.build_opener(*handlers)
-        request = urllib.request.Request(self._url, headers=self._headers)  # noqa: S310 - the caller has checked the scheme
+        request = urllib.request.Request(url, self._body, self._headers)  # noqa: S310 - the caller has checked the scheme
         try:
             with opener.open(request, timeout=self._timeout_s) as reply:
                 return self._whole(reply)
@@ -204,6 +232,8 @@ def _no_answer(reason: object) -> NoAnswer:
         (ssl.SSLError, "tls"),
         (socket.gaierror, "dns"),
         (ConnectionRefusedError, "refused"),
+        (FileNotFoundError, "missing"),
+        (PermissionError, "denied"),
     )
     kind: Kind = next((word for error, word in kinds if isinstance(reason, error)), "broken")
     return NoAnswer(kind=kind, detail=f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason))

@@ -6,16 +6,16 @@ from types import TracebackType
 from typing import Self
 
 from bench.records import EngineHandle, Target, Window
-from bench.runners.counters import read_metrics
+from bench.runners.counters import Counters
 from bench.runners.process import EngineProcess
 
 
 class LaunchedEngine:
     """Fills `bench.ports.Engine` over an `EngineProcess`."""
 
-    def __init__(self, process: EngineProcess, target: Target, handle: EngineHandle, *, mock: bool = False) -> None:
+    def __init__(self, process: EngineProcess, target: Target, handle: EngineHandle, counters: Counters) -> None:
         self._process = process
-        self._mock = mock
+        self._counters = counters
         self._target = target
         self._handle = handle
 
@@ -34,7 +34,7 @@ class LaunchedEngine:
         return self._process.log_tail(lines)
 
     def server_metrics(self, window: Window | None = None) -> dict[str, float]:
-        return read_metrics(self._target.base_url, window, mock=self._mock)
+        return self._counters(window)
 
     def __enter__(self) -> Self:
         return self

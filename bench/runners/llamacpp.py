@@ -10,30 +10,37 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from bench.errors import EngineMissing, EngineStartError, UsageError
 from bench.ports import StartRequest
-from bench.records import TOKEN_ID_PROTOCOLS, Case, EngineHandle, LocalModel, Scalar, Target
+from bench.precision import GGUF, nearest, read_back, spelled
+from bench.records import Case, LocalModel, Scalar
 from bench.runners.arguments import Argument, check_arguments, whole, word
+from bench.runners.counters import prometheus_counters
+from bench.runners.environment import EnginePython, Sought
+from bench.runners.first_token import completion
 from bench.runners.http import Answer, get
+from bench.runners.installed import installed
 from bench.runners.launched import LaunchedEngine
 from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_llama_server
-from bench.runners.llamacpp_sizing import WEIGHT_FORMATS, Sizing, precision_read_back, size_for, weight_format
+from bench.runners.metric_names import LLAMACPP
+from bench.runners.parallel import check_parallel
 from bench.runners.process import EngineProcess
-from bench.runners.readiness import on_free_port, wait_ready
 from bench.runners.served import ServedModel, served_models, slots_told
+from bench.runners.serving import Habits, Launch, ReadBack, Serving, bring_up, hand_over, serve
+from bench.runners.sizing import Sizing, size_for
 
 INSTALL = "pip install 'tokjoule[llamacpp]'"
 _SHIM = Path(__file__).resolve().parent / "shims" / "xllamacpp_server.py"
+WEIGHT_FORMATS = ("fp32", "fp16", "bf16", "mxfp4", "nvfp4", *GGUF)
+"""What a GGUF file may hold."""
 _CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 ARGUMENTS = {
     "binary": Argument(kind="text", about="a llama-server program, by name on PATH or by path, instead of xllamacpp"),
-    "engine_python": Argument(kind="text", about="the Python that has xllamacpp, when it is not this one"),
     "threads": Argument(kind="int", low=1, about="CPU threads"),
     "n_gpu_layers": Argument(kind="int", low=-1, about="layers on the accelerator; -1: as many as fit"),
     "n_batch": Argument(kind="int", low=1, about="logical batch of prompt tokens"),
@@ -47,14 +54,14 @@ ARGUMENTS = {
 }
 
 
+HABITS = Habits(name="llamacpp", health="/health", question=completion)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Started:
     """A server that answers, and what is known of it from outside."""
 
-    process: EngineProcess
-    argv: tuple[str, ...]
-    base_url: str
-    start_s: float
+    serving: Serving
     version: str | None
     settings: dict[str, Scalar]
 
@@ -63,23 +70,35 @@ class LlamaCppRunner:
     """Serves one GGUF file with llama.cpp on 127.0.0.1."""
 
     name = "llamacpp"
-    needs_model = True
+    reads = ("gguf",)
 
     def check(self, case: Case) -> None:
         check_arguments(self.name, case.engine_args, ARGUMENTS)
         args = case.engine_args
-        if args.get("binary") and args.get("engine_python"):
-            raise UsageError("engine arguments 'binary' and 'engine_python' exclude each other", hint="keep one of them")
-        if case.precision is not None and weight_format(case.precision) not in WEIGHT_FORMATS:
-            near = get_close_matches(weight_format(case.precision), WEIGHT_FORMATS, n=1)
-            did_you_mean = f" Did you mean {near[0]!r}?" if near else ""
+        check_parallel(
+            self.name, case, (), instead="llama.cpp splits the layers over the devices that it sees: name them with devices"
+        )
+        if args.get("binary") and case.engine_python:
+            raise UsageError("engine argument 'binary' and 'engine_python' exclude each other", hint="keep one of them")
+        if case.precision is not None and spelled(case.precision) not in WEIGHT_FORMATS:
+            near = nearest(case.precision, WEIGHT_FORMATS)
+            did_you_mean = f" Did you mean {near!r}?" if near else ""
             raise UsageError(
                 f"llamacpp has no precision {case.precision!r}.{did_you_mean}", hint=f"known: {', '.join(WEIGHT_FORMATS)}"
             )
         if args.get("binary"):
             find_llama_server(str(args["binary"]))
         else:
-            _check_xllamacpp(args.get("engine_python"))
+            _check_xllamacpp(case.engine_python)
+
+    def about(self, case: Case) -> str:
+        if binary := case.engine_args.get("binary"):
+            server = find_llama_server(str(binary))
+            return f"llama-server {server.version or 'of an unknown version'}, {server.path}"
+        _check_xllamacpp(case.engine_python)
+        path = absolute_program(case.engine_python or sys.executable)
+        environment = EnginePython(path=path, found_by="engine_python" if case.engine_python else "that of bench")
+        return installed(environment, Sought(engine=self.name, distributions=("xllamacpp",)), install=INSTALL).line
 
     def start(self, request: StartRequest) -> LaunchedEngine:
         self.check(request.case)
@@ -91,7 +110,7 @@ class LlamaCppRunner:
         try:
             return _engine_of(request, sizing, started)
         except BaseException:
-            started.process.stop()
+            started.serving.process.stop()
             raise
 
 
@@ -105,13 +124,13 @@ def _gguf_of(request: StartRequest) -> LocalModel:
     return model
 
 
-def _check_xllamacpp(engine_python: Scalar) -> None:
+def _check_xllamacpp(engine_python: str | None) -> None:
     """Raises: EngineMissing where `xllamacpp` can't be imported; nothing of it is imported here."""
     if engine_python is None:
         if importlib.util.find_spec("xllamacpp") is None:
             raise EngineMissing("the llama.cpp engine (xllamacpp) is not installed", hint=INSTALL)
         return
-    probe = [str(engine_python), "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('xllamacpp') is None)"]
+    probe = [engine_python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('xllamacpp') is None)"]
     try:
         found = subprocess.run(probe, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -140,7 +159,7 @@ def _start_xllamacpp(request: StartRequest, model: LocalModel, sizing: Sizing) -
         **{name: word(args, name) for name in ("flash_attn", "cache_type_k", "cache_type_v")},
     }
     order = {name: value for name, value in order.items() if value is not None}
-    python = str(args.get("engine_python") or sys.executable)
+    python = request.case.engine_python or sys.executable
     argv = (absolute_program(python), "-u", str(_SHIM), json.dumps(order))
     status: dict[str, Any] = {}
 
@@ -149,42 +168,25 @@ def _start_xllamacpp(request: StartRequest, model: LocalModel, sizing: Sizing) -
             status.update(json.loads(status_file.read_text()))
         return status.get("address")
 
-    process, base_url, start_s = _launch(request, argv, address)
+    launch = Launch(argv=argv, env=request.placement.visibility_env)
+    serving = bring_up(request, HABITS, launch, address, alias_of(model.name))
     settings: dict[str, Scalar] = {"through": "xllamacpp", "prompt_cache": order["prompt_cache"]}
     if status.get("devices"):
         settings["devices"] = ", ".join(status["devices"])
-    return _Started(
-        process=process, argv=argv, base_url=base_url, start_s=start_s, version=status.get("version"), settings=settings
-    )
+    return _Started(serving=serving, version=status.get("version"), settings=settings)
 
 
 def _start_binary(request: StartRequest, model: LocalModel, sizing: Sizing) -> _Started:
     args = request.case.engine_args
     server: LlamaServer = find_llama_server(str(args["binary"]))
+    alias = alias_of(model.name)
 
-    def attempt(port: int) -> _Started:
-        argv = server.command(str(Path(model.path).absolute()), alias_of(model.name), port, sizing, args)
-        process, base_url, start_s = _launch(request, argv, lambda: f"http://127.0.0.1:{port}")
-        settings: dict[str, Scalar] = {"through": "llama-server", "prompt_cache": server.prompt_cache_of(args)}
-        return _Started(process=process, argv=argv, base_url=base_url, start_s=start_s, version=server.version, settings=settings)
+    def launch(port: int) -> Launch:
+        argv = server.command(str(Path(model.path).absolute()), alias, port, sizing, args)
+        return Launch(argv=argv, env=request.placement.visibility_env)
 
-    return on_free_port(attempt)
-
-
-def _launch(request: StartRequest, argv: tuple[str, ...], address: Callable[[], str | None]) -> tuple[EngineProcess, str, float]:
-    process = EngineProcess.start(
-        argv,
-        name="llamacpp",
-        log_path=request.work_dir / "engine.log",
-        env=request.placement.visibility_env,
-        cwd=request.work_dir,
-    )
-    try:
-        ready = wait_ready(process, address, path="/health", timeout_s=request.start_timeout_s)
-    except BaseException:
-        process.stop()
-        raise
-    return process, ready.base_url, ready.waited_s
+    settings: dict[str, Scalar] = {"through": "llama-server", "prompt_cache": server.prompt_cache_of(args)}
+    return _Started(serving=serve(request, HABITS, launch, alias), version=server.version, settings=settings)
 
 
 def alias_of(model_name: str) -> str:
@@ -196,31 +198,21 @@ def alias_of(model_name: str) -> str:
 
 
 def _engine_of(request: StartRequest, sizing: Sizing, started: _Started) -> LaunchedEngine:
-    props = _object_at(started.base_url + "/props")
-    served = _served_model(started.base_url)
-    log = started.process.log_tail(2000)
+    serving = started.serving
+    props = _object_at(serving.base_url + "/props")
+    served = _served_model(serving.base_url)
+    log = serving.process.log_tail(2000)
     settings = started.settings | served.settings() | settings_of(props, log) | _asked_settings(request.case.engine_args)
-    _check_context(settings, sizing, started.process)
-    handle = EngineHandle(
-        name="llamacpp",
+    _check_context(settings, sizing, serving.process)
+    told = ReadBack(
         version=started.version,
         build=props.get("build_info"),
-        command=started.argv,
-        env=dict(request.placement.visibility_env),
-        pids=started.process.pids,
-        settings=settings,
-        precision=precision_read_back(request.case.precision, served.weights_type),
-        start_s=started.start_s,
-        log_path=str(started.process.log_path),
-    )
-    target = Target(
-        base_url=started.base_url,
-        protocol=request.case.protocol,
+        precision=read_back(request.case.precision, served.weights_type),
         model=served.name,
-        token_ids=request.case.protocol in TOKEN_ID_PROTOCOLS,
         vocab_size=served.vocab_size,
+        settings=settings,
     )
-    return LaunchedEngine(started.process, target, handle)
+    return hand_over(request, serving, told, prometheus_counters(serving.base_url, LLAMACPP))
 
 
 def settings_of(props: Mapping[str, Any], log: str) -> dict[str, Scalar]:

@@ -13,7 +13,7 @@ from typing import Literal
 from bench.errors import EngineMissing
 from bench.records import Scalar
 from bench.runners.arguments import word
-from bench.runners.llamacpp_sizing import Sizing
+from bench.runners.sizing import Sizing
 
 _ASK_LIMIT_S = 60.0
 

@@ -10,8 +10,11 @@ from bench.errors import UsageError
 from bench.ports import StartRequest
 from bench.records import TOKEN_ID_PROTOCOLS, Case, EngineHandle, Scalar, Target
 from bench.runners.arguments import Argument, check_arguments
+from bench.runners.counters import read_metrics
 from bench.runners.http import Answer, get
 from bench.runners.launched import LaunchedEngine
+from bench.runners.metric_names import MOCK
+from bench.runners.parallel import check_parallel
 from bench.runners.process import EngineProcess
 from bench.runners.readiness import Ready, wait_ready
 from bench.runners.served import served_models
@@ -34,13 +37,17 @@ class MockRunner:
     """Launches `bench mock-server` on 127.0.0.1."""
 
     name = "mock"
-    needs_model = False
+    reads = ()
 
     def check(self, case: Case) -> None:
         check_arguments(self.name, case.engine_args, ARGUMENTS)
+        check_parallel(self.name, case, ())
         if case.engine_args.get("sim") and not os.environ.get(EMISSION):
             hint = f"export {EMISSION}=FILE: the simulated device reads it (docs/mock.md)"
             raise UsageError(f"engine argument 'sim' of mock needs {EMISSION} in the environment", hint=hint)
+
+    def about(self, case: Case) -> str:
+        return f"part of tokjoule {__version__}"
 
     def start(self, request: StartRequest) -> LaunchedEngine:
         self.check(request.case)
@@ -115,4 +122,4 @@ def _engine_of(request: StartRequest, process: EngineProcess, argv: tuple[str, .
         token_ids=request.case.protocol in TOKEN_ID_PROTOCOLS and vocab_size is not None,
         vocab_size=vocab_size,
     )
-    return LaunchedEngine(process, target, handle, mock=True)
+    return LaunchedEngine(process, target, handle, lambda window: read_metrics(ready.base_url, window, mock=True, tables=(MOCK,)))

@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 from bench.clock import SYSTEM, Clock
 from bench.errors import TargetError, UsageError
 from bench.ports import StartRequest
+from bench.precision import read_back
 from bench.records import TOKEN_ID_PROTOCOLS, Case, EngineHandle, Scalar, Target, Window
 from bench.runners.api_key import read_key
 from bench.runners.arguments import check_arguments
 from bench.runners.base_url import VERSIONED, api_base
 from bench.runners.counters import MOCK_OWNER, read_metrics
-from bench.runners.http import Answer, NoAnswer, get
-from bench.runners.llamacpp_sizing import precision_read_back
+from bench.runners.http import Answer, Kind, NoAnswer, get
+from bench.runners.parallel import check_parallel
 from bench.runners.served import ServedModel, served_models, slots_told, told
 
 DEFAULT_KEY_ENV = "OPENAI_API_KEY"
@@ -42,6 +43,11 @@ class _Endpoint:
     def root(self) -> str:
         """Where the pages beside the API are (`/metrics`, `/version`)."""
         return VERSIONED.sub("", self.api)
+
+    @property
+    def shown(self) -> str:
+        """Where it is, for a message."""
+        return self.root.removesuffix(":")  # of a socket's URL, where the path would follow
 
     def headers(self) -> dict[str, str]:
         key = read_key(self.key_env)
@@ -95,13 +101,14 @@ class OpenAIRunner:
     """Checks that the endpoint is there, lets us in and serves the model; then hands it over as it is."""
 
     name = "openai"
-    needs_model = False
+    reads = ()
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
         self._clock = clock
 
     def check(self, case: Case) -> None:
         check_arguments(self.name, case.engine_args, {})
+        check_parallel(self.name, case, (), instead="an endpoint that runs is spread over its devices already")
         api_base(case.base_url)
         key = read_key(case.api_key_env or DEFAULT_KEY_ENV)
         if case.api_key_env is not None and key is None:
@@ -109,6 +116,9 @@ class OpenAIRunner:
                 f"the variable {case.api_key_env}, which should hold the API key, is not set",
                 hint=f"export {case.api_key_env}=..., or name another one with --api-key-env",
             )
+
+    def about(self, case: Case) -> str:
+        return "part of tokjoule: give the address of a running endpoint with --base-url"
 
     def start(self, request: StartRequest) -> AttachedEngine:
         case = request.case
@@ -128,7 +138,7 @@ class OpenAIRunner:
             env={},
             pids=(),
             settings=settings | more,
-            precision=precision_read_back(case.precision, served.weights_type) if served else None,
+            precision=read_back(case.precision, served.weights_type) if served else None,
             start_s=(self._clock.monotonic_ns() - began_ns) / 1e9,
             log_path=None,
         )
@@ -189,23 +199,24 @@ def _served(endpoint: _Endpoint, case: Case, answer: Answer | NoAnswer) -> tuple
 
 
 def _unreachable(endpoint: _Endpoint, failure: NoAnswer) -> TargetError:
-    root, detail = endpoint.root, endpoint.quote(failure.detail)
-    match failure.kind:
-        case "refused":
-            return TargetError(f"nothing listens at {root}", hint="start the server, or correct --base-url")
-        case "timeout":
-            return TargetError(f"{root} gave {detail}", hint="is the server hung, or a firewall between?")
-        case "dns":
-            host = urlsplit(root).hostname
-            return TargetError(f"the host name {host!r} is not known ({detail})", hint="correct --base-url")
-        case "tls":
-            return TargetError(
-                f"no secure connection to {root}: {detail}",
-                hint="use http:// if the server has no TLS; for a private certificate set SSL_CERT_FILE",
-            )
-        case "broken":
-            hint = "is it an HTTP server? An https server needs https:// in --base-url"
-            return TargetError(f"{root} broke the connection: {detail}", hint=hint)
+    root, detail = endpoint.shown, endpoint.quote(failure.detail)
+    said: dict[Kind, tuple[str, str]] = {
+        "missing": (f"there is no socket at {root}", "start the server, or correct --base-url"),
+        "denied": (f"the system refuses a connection to {root}: {detail}", "run it as a user who may connect there"),
+        "refused": (f"nothing listens at {root}", "start the server, or correct --base-url"),
+        "timeout": (f"{root} gave {detail}", "is the server hung, or a firewall between?"),
+        "dns": (f"the host name {urlsplit(root).hostname!r} is not known ({detail})", "correct --base-url"),
+        "tls": (
+            f"no secure connection to {root}: {detail}",
+            "use http:// if the server has no TLS; for a private certificate set SSL_CERT_FILE",
+        ),
+        "broken": (
+            f"{root} broke the connection: {detail}",
+            "is it an HTTP server? An https server needs https:// in --base-url",
+        ),
+    }
+    message, hint = said[failure.kind]
+    return TargetError(message, hint=hint)
 
 
 def _refused(endpoint: _Endpoint, answer: Answer) -> TargetError:
@@ -237,5 +248,5 @@ def _not_served(endpoint: _Endpoint, model: str, names: list[str]) -> TargetErro
     more = f", and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     shown = ", ".join(endpoint.quote(name) for name in names[:_NAMES_SHOWN]) + more
     return TargetError(
-        f"{endpoint.root} does not serve {model!r}.{did_you_mean}", hint=f"it serves: {shown or 'no model at all'}"
+        f"{endpoint.shown} does not serve {model!r}.{did_you_mean}", hint=f"it serves: {shown or 'no model at all'}"
     )

@@ -19,7 +19,7 @@ import psutil
 from bench.clock import SYSTEM, Clock
 from bench.errors import EngineStartError
 from bench.runners import warden
-from bench.runners.diagnosis import Diagnosis, describe_exit, diagnose
+from bench.runners.diagnosis import Diagnosis, Words, describe_exit, diagnose
 
 GRACE_S = 10.0
 """Seconds that an engine gets between SIGTERM and SIGKILL [s]."""
@@ -35,7 +35,16 @@ class PortTakenError(EngineStartError):
 class EngineProcess:
     """One engine process and its tree. Made by `start`; `stop` may be called any number of times, from any thread."""
 
-    def __init__(self, warden_process: subprocess.Popen[bytes], marker: str, name: str, log_path: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        warden_process: subprocess.Popen[bytes],
+        *,
+        marker: str,
+        name: str,
+        log_path: Path,
+        clock: Clock,
+        own_words: Sequence[Words],
+    ) -> None:
         self.name = name
         self.log_path = log_path
         self.log_error: str | None = None
@@ -44,6 +53,7 @@ class EngineProcess:
         self._warden = warden_process
         self._marker = marker
         self._clock = clock
+        self._own_words = own_words
         self._lock = threading.RLock()
         self._unread = b""
         self._engine_pid: int | None = None
@@ -63,11 +73,14 @@ class EngineProcess:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         grace_s: float = GRACE_S,
+        own_words: Sequence[Words] = (),
         clock: Clock = SYSTEM,
     ) -> Self:
         """Start `argv` with `env` added to this process's environment; its output goes to `log_path`, bounded.
 
-        `grace_s` is what the engine gets if the harness dies. Raises: EngineStartError (not found, not executable).
+        `grace_s` is what the engine gets if the harness dies; `own_words` tell why it failed.
+
+        Raises: EngineStartError (not found, not executable).
         """
         marker = uuid.uuid4().hex
         child = subprocess.Popen(
@@ -78,7 +91,7 @@ class EngineProcess:
             env={**os.environ, **(env or {})},
             start_new_session=True,
         )
-        process = cls(child, marker, name, log_path, clock)
+        process = cls(child, marker=marker, name=name, log_path=log_path, clock=clock, own_words=own_words)
         try:
             order = {
                 "argv": list(argv),
@@ -106,7 +119,7 @@ class EngineProcess:
 
     def diagnosis(self) -> Diagnosis | None:
         """The likely cause of its end or silence, from the log and the exit status."""
-        return diagnose(self.log_tail(200), self.exit_status)
+        return diagnose(self.log_tail(200), self.exit_status, self._own_words)
 
     def failure(self) -> str | None:
         """None while it runs; else how it ended, with the likely cause where the log or the signal tells it."""

@@ -47,7 +47,7 @@ def wait_ready(
     last = "it has not said where it listens"
     while True:
         if (how := process.failure()) is not None:
-            raise _died(process, how)
+            raise died(process, how, "was ready")
         if (base_url := find_url()) is not None:
             answer = get(base_url + path, timeout_s=_ANSWER_LIMIT_S)
             if isinstance(answer, Answer) and answer.status == 200:
@@ -56,7 +56,7 @@ def wait_ready(
             last = _describe(answer)
         waited_s = (clock.monotonic_ns() - began_ns) / 1e9
         if waited_s >= timeout_s:
-            raise _late(process, waited_s, last)
+            raise late(process, waited_s, last)
         clock.sleep(min(pause_s, timeout_s - waited_s))
         pause_s = min(pause_s * 1.3, _SLOWEST_POLL_S)
 
@@ -90,14 +90,17 @@ def _describe(answer: Answer | NoAnswer) -> str:
     return f"its last answer was HTTP {answer.status}" if isinstance(answer, Answer) else f"no answer ({answer.kind})"
 
 
-def _died(process: EngineProcess, how: str) -> EngineStartError:
+def died(process: EngineProcess, how: str, before_it: str) -> EngineStartError:
+    """An engine that ended before it `was ready`: its log, and the likely cause."""
     known = process.diagnosis()
     kind = PortTakenError if known is not None and known.kind == "port" else EngineStartError
     hint = known.hint if known else f"the engine's whole log: {process.log_path}"
-    return kind(f"{how}, before it was ready", hint=hint, log_tail=process.log_tail(_TAIL_LINES), log_path=str(process.log_path))
+    tail = process.log_tail(_TAIL_LINES)
+    return kind(f"{how}, before it {before_it}", hint=hint, log_tail=tail, log_path=str(process.log_path))
 
 
-def _late(process: EngineProcess, waited_s: float, last: str) -> EngineStartError:
+def late(process: EngineProcess, waited_s: float, last: str) -> EngineStartError:
+    """An engine that runs and was not ready in time; `last` is what it did instead."""
     known = process.diagnosis()
     why = f"; its log points to this: {known.cause}" if known else ""
     return EngineStartError(

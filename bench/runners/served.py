@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.records import Scalar
+from bench.runners.http import Answer, get
 
 _LARGEST_COUNT = 1 << 53
 """Where JSON numbers, and the floats of whoever reads them, stop being exact."""
@@ -44,6 +45,19 @@ class ServedModel:
             "served_by": self.owned_by,
         }
         return {name: value for name, value in found.items() if value is not None}
+
+
+def first_served(base_url: str) -> ServedModel | None:
+    """The first model of a running server's list; None where it gives none."""
+    answer = get(base_url + "/v1/models")
+    models = served_models(answer.json()) if isinstance(answer, Answer) else None
+    return models[0] if models else None
+
+
+def version_at(url: str) -> str | None:
+    """The `version` in the JSON at `url`; None where there is none."""
+    answer = get(url)
+    return told(answer.json_object().get("version")) if isinstance(answer, Answer) else None
 
 
 def served_models(document: Any) -> list[ServedModel] | None:

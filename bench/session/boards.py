@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bench.records import DeviceInfo, EngineHandle, Placement
-from bench.session.telemetry import ACCELERATOR_SCOPES, Baselines, TelemetrySupervisor
+from bench.session.telemetry import ACCELERATOR_SCOPES, Baselines
 
 Place = Callable[[Sequence[DeviceInfo], Sequence[str]], Placement]
 """Resolves what a person wrote (index, uid, `nvidia:0`) among the devices found. Raises: DeviceMissing."""
@@ -26,7 +26,6 @@ def measured_domains(
     devices: Sequence[DeviceInfo],
     placement: Placement,
     engine: EngineHandle,
-    telemetry: TelemetrySupervisor,
     baselines: Baselines,
 ) -> tuple[DeviceInfo, ...]:
     """The domains whose readings a case keeps.
@@ -41,14 +40,14 @@ def measured_domains(
     if placement.device_uids:
         boards = {device.uid: device for device in devices if device.uid in placement.device_uids}
     else:
-        boards = {d.uid: kept for d in accelerators(devices) if (kept := _if_used(d, telemetry, baselines)) is not None}
+        boards = {d.uid: kept for d in accelerators(devices) if (kept := _if_used(d, baselines)) is not None}
     return tuple(boards.get(d.uid, d) for d in devices if d.uid in boards or d.scope not in ACCELERATOR_SCOPES)
 
 
-def _if_used(board: DeviceInfo, telemetry: TelemetrySupervisor, baselines: Baselines) -> DeviceInfo | None:
+def _if_used(board: DeviceInfo, baselines: Baselines) -> DeviceInfo | None:
     """The board if the engine's start filled it, without its power if nobody can tell, None if it did not."""
-    before = telemetry.memory_b(board.uid, baselines.idle)
-    after = telemetry.memory_b(board.uid, baselines.resident)
+    before = baselines.memory_b(board.uid, baselines.idle)
+    after = baselines.memory_b(board.uid, baselines.resident)
     if before is None or after is None:
         return replace(board, power=None, energy=None, power_reason=_UNKNOWN_USE)
     return board if after - before > _USED_GROWTH_B else None

@@ -29,7 +29,7 @@ from bench.session.boards import Place, accelerators, measured_domains
 from bench.session.groups import EngineGroup, engine_groups
 from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
-from bench.session.telemetry import Baselines, TelemetrySupervisor
+from bench.session.telemetry import Baselines, Recorder
 from bench.session.trial import LOG_NAME, TrialSetting, failed_trial, moved_log, run_trial, trial_key
 
 KEPT = (Status.VALID, Status.INVALID)
@@ -138,8 +138,9 @@ class Session:
         try:
             for case in group.cases:
                 runner.check(case)
-            if runner.needs_model:
-                self.models.check(group.first.model, group.first.model_source, precision=group.first.precision)
+            if runner.reads:
+                first = group.first
+                self.models.check(first.model, first.model_source, precision=first.precision, formats=runner.reads)
         except UsageError:
             raise
         except BenchError as error:
@@ -165,29 +166,32 @@ class Session:
             self._fail(todo.trials, error, outcome)
 
     def _model(self, runner: Runner, case: Case) -> LocalModel | None:
-        if not runner.needs_model:
+        if not runner.reads:
             return None
         self.observer.phase("pull", case.model)
-        return self.models.fetch(case.model, case.model_source, self.observer.bytes_done, precision=case.precision)
+        return self.models.fetch(
+            case.model,
+            case.model_source,
+            self.observer.bytes_done,
+            precision=case.precision,
+            formats=runner.reads,
+            python=case.engine_python,
+        )
 
     def _serve(self, todo: _Todo, work_dir: Path) -> bool:
         """Start the engine and measure until no trial is left or the engine dies; True if it died."""
         first = todo.group.first
         attached = first.base_url is not None
-        telemetry = TelemetrySupervisor(self.probes, self.clock, self.period_s)
         with ExitStack() as stack:
-            stack.callback(telemetry.close)
-            telemetry.open()
+            telemetry = stack.enter_context(Recorder(self.probes, period_s=self.period_s, clock=self.clock))
             todo.outcome.devices = telemetry.discovery().devices
             placement = self.place(todo.outcome.devices, first.devices)
+            telemetry.settle()
             idle = None if attached else self._rest(telemetry, "before start", first)
             engine = stack.enter_context(self._start(todo, placement, work_dir))
             telemetry.watch(engine.handle.pids)
             resident = None if attached else self._rest(telemetry, "model resident", first)
-            telemetry.collect()
-            around = telemetry.around(idle) + telemetry.around(resident)
-            baselines = Baselines(idle=idle, resident=resident, readings=around)
-            setting = self._setting(todo, engine, telemetry, placement, baselines)
+            setting = self._setting(todo, engine, telemetry, placement, telemetry.baselines(idle, resident))
             return self._trials(setting, engine, todo)
 
     def _start(self, todo: _Todo, placement: Placement, work_dir: Path) -> Engine:
@@ -222,7 +226,7 @@ class Session:
                 return True
         return False
 
-    def _rest(self, telemetry: TelemetrySupervisor, detail: str, case: Case) -> Window | None:
+    def _rest(self, telemetry: Recorder, detail: str, case: Case) -> Window | None:
         """An idle window, where some device can tell its power. Boards that nobody named get a second of it even where no idle is
         asked for: their memory tells which of them the engine uses.
         """
@@ -235,14 +239,14 @@ class Session:
         return telemetry.rest(seconds)
 
     def _setting(
-        self, todo: _Todo, engine: Engine, telemetry: TelemetrySupervisor, placement: Placement, baselines: Baselines
+        self, todo: _Todo, engine: Engine, telemetry: Recorder, placement: Placement, baselines: Baselines
     ) -> TrialSetting:
         devices = telemetry.discovery().devices  # again: `watch` has added the engine's process tree
         return TrialSetting(
             run_id=self.run_id,
             host=_host(devices),
             model=todo.model,
-            devices=measured_domains(devices, placement, engine.handle, telemetry, baselines),
+            devices=measured_domains(devices, placement, engine.handle, baselines),
             telemetry=telemetry,
             baselines=baselines,
             load=self.load,

@@ -26,7 +26,7 @@ from bench.records import (
 )
 from bench.session.boards import accelerators
 from bench.session.interrupts import Interrupts
-from bench.session.telemetry import Baselines, TelemetrySupervisor
+from bench.session.telemetry import Baselines, Recorder
 
 LOG_NAME = "engine.log"
 _LOG_TAIL_LINES = 20
@@ -40,7 +40,7 @@ class TrialSetting:
     host: HostInfo
     model: LocalModel | None
     devices: tuple[DeviceInfo, ...]
-    telemetry: TelemetrySupervisor
+    telemetry: Recorder
     baselines: Baselines
     load: LoadGenerator
     store: TrialStore
@@ -180,18 +180,22 @@ def _drive(attempt: _Attempt) -> LoadResult:
     """Run the load; the readings are kept however it ends. Raises: EngineDied, TargetError, LoadError, InterruptedRun."""
     setting, engine, key = attempt.setting, attempt.engine, attempt.key
     since_ns = setting.clock.monotonic_ns()
+    setting.telemetry.forget(since_ns)
     again = f":{key.attempt}" if key.attempt > 1 else ""  # an endpoint may have the first attempt's prompts in its cache
     salt = f"{key.workload_id}:{key.repeat}:{key.run_id}{again}"
     plan = LoadPlan(case=attempt.case, target=engine.target, salt=salt, spill_dir=attempt.folder)
     try:
-        return setting.load.run(plan, _progress(attempt), lambda: setting.interrupts.reason or engine.failure())
+        result = setting.load.run(plan, _progress(attempt), lambda: setting.interrupts.reason or engine.failure())
     except InterruptedRun:
         raise
     except BenchError:
         _refuse_dead(engine)
         raise
+    else:
+        if result.window is not None:
+            setting.telemetry.read_past(result.window)
+        return result
     finally:
-        setting.telemetry.collect()
         attempt.telemetry = setting.telemetry.cut(setting.devices, since_ns, setting.baselines)
 
 
@@ -206,17 +210,18 @@ def _progress(attempt: _Attempt) -> Callable[[LoadProgress], None]:
     setting, case = attempt.setting, attempt.case
     boards = {device.uid for device in accelerators(setting.devices)}
     powered = boards or {device.uid for device in setting.devices if device.scope == "cpu_package"}
-    ends_s = {"warmup": case.warmup_s, "measure": case.warmup_s + case.duration_s}
+    lengths_s = {"warmup": case.warmup_s, "measure": case.duration_s} if case.load.num_prompts is None else {}
     seen = ""
+    since_s = 0.0  # the window begins where every slot has had its first token, which may be long after the warm-up
 
     def on_progress(progress: LoadProgress) -> None:
-        nonlocal seen
+        nonlocal seen, since_s
         if progress.phase != seen:
-            seen = progress.phase
+            seen, since_s = progress.phase, progress.elapsed_s if progress.phase == "measure" else 0.0
             setting.observer.phase(seen)
         setting.telemetry.collect()
-        end_s = ends_s.get(progress.phase)
-        left_s = None if end_s is None else max(0.0, end_s - progress.elapsed_s)
+        length_s = lengths_s.get(progress.phase)
+        left_s = None if length_s is None else max(0.0, since_s + length_s - progress.elapsed_s)
         setting.observer.load(progress, setting.telemetry.power_w(powered), left_s)
 
     return on_progress

@@ -36,6 +36,7 @@ REQUEST_COLUMNS = {
     "output_tokens": "BIGINT",
     "cached_tokens": "BIGINT",
     "reasoning_tokens": "BIGINT",
+    "output_retokenized_tokens": "BIGINT",
     "finish_reason": "VARCHAR",
     "error": "VARCHAR",
     "worker": "BIGINT",
@@ -101,6 +102,7 @@ class _Texts:
 def write_log(folder: Path, trial_id: str, log: EventLog) -> None:
     """`requests.parquet` and `chunks.parquet`. Raises: duckdb.Error, OSError."""
     requests: dict[str, Column | _Texts] = {column: getattr(log, name) for name, column in _LOG_FIELDS.items()}
+    requests["output_retokenized_tokens"] = np.full(len(log), MISSING) if (ours := log.output_retokenized) is None else ours
     requests["outcome"] = _names(log.outcome, Outcome)
     requests["finish_reason"] = _texts(log.finish_reason)
     requests["error"] = _texts(log.error)
@@ -136,7 +138,9 @@ def read_log(folder: Path) -> EventLog:
     """The event log of a shard, as it was handed to `write_log`. Raises: duckdb.Error, OSError."""
     requests = _read(folder / REQUESTS, REQUEST_COLUMNS, "request")
     chunks = _read(folder / CHUNKS, CHUNK_COLUMNS, "file_row_number")
+    ours = _filled(requests.get("output_retokenized_tokens", np.zeros(0)))
     return EventLog(
+        output_retokenized=ours if (ours != MISSING).any() else None,
         **{name: _filled(requests[column]) for name, column in _LOG_FIELDS.items()},
         **{name: _filled(chunks[column]) for name, column in _CHUNK_FIELDS.items()},
         outcome=_codes(requests["outcome"], Outcome),
@@ -222,7 +226,8 @@ def _quoted(text: str) -> str:
 def _read(path: Path, types: Mapping[str, str], order: str) -> dict[str, Column]:
     with _connect() as con:
         source = con.read_parquet(str(path.absolute()), file_row_number=True)
-        columns: dict[str, Column] = source.order(order).project(", ".join(types)).fetchnumpy()
+        there = [name for name in types if name in source.columns]  # a shard of an earlier bench lacks the newest ones
+        columns: dict[str, Column] = source.order(order).project(", ".join(there)).fetchnumpy()
     return columns
 
 

@@ -43,7 +43,7 @@ _PATTERNS = {
     "dataset": "must be synthetic, a file, or a mapping as in {{type: sharegpt, path: FILE}}",
     "sweep": "must be a mapping as in {{find: knee, over: batch_size, low: 1, high: 64}}",
     "api_key_env": "must be the name of an environment variable, as in OPENAI_API_KEY: never the key itself",
-    "base_url": "must be a URL as in http://127.0.0.1:8000/v1, without user, password, query or fragment",
+    "base_url": "must be a URL as in http://127.0.0.1:8000/v1 or unix:/run/llm.sock, without user, password, query or fragment",
 }
 
 

@@ -20,6 +20,7 @@ from bench.suite.written import Place, Problems, Written, did_you_mean, wrap
 _NUMBERS = frozenset(
     {"batch_size", "request_rate", "burstiness", "max_concurrency", "num_prompts", "input_tokens", "output_tokens", "seed"}
     | {"temperature", "top_p", "repeats", "workers", "speed", "prefix_tokens", "prefix_groups"}
+    | {"tp", "pp", "dp", "ep"}
 )
 _TRUTHS = frozenset({"exact_lengths", "ignore_eos"})
 _FLAGS = {"engine_args": "--engine-arg", "labels": "--label", "devices": "--devices", "sweep": "--find"}
@@ -32,7 +33,7 @@ _REPLACES = {
     "num_prompts": ("duration",),
     "duration": ("num_prompts",),
     "model": ("model_source",),
-    "engine": ("base_url", "api_key_env", "engine_args"),
+    "engine": ("base_url", "api_key_env", "engine_args", "engine_python"),
 }
 """What a flag takes back of a suite, unless that is a flag too: the two would contradict each other."""
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bench.records import Case, DataSpec, LengthSpec, LoadSpec, Profile, Sampling, Search
+from bench.records import Case, DataSpec, LengthSpec, LoadSpec, Parallelism, Profile, Sampling, Search
 from bench.suite.loads import Dataset, Stages
 from bench.suite.matrix import Point
 
@@ -119,6 +119,11 @@ def lengths_of(point: Point) -> tuple[LengthSpec, LengthSpec]:
     return point.get("input_tokens", default), point.get("output_tokens", default)
 
 
+def parallel_of(point: Point) -> Parallelism:
+    """Ranks as written, else one of each kind."""
+    return Parallelism(**{kind: point.get(kind, 1) for kind in ("tp", "pp", "dp", "ep")})
+
+
 def at_end(point: Point, end: Literal["low", "high"]) -> Point:
     """A point with a `sweep` as the one of its lowest or highest load; any other as it is."""
     search = point.get("sweep")
@@ -148,10 +153,14 @@ def resolve(point: Point, suite: str) -> Case:
         precision=point.get("precision"),
         engine=engine_of(point),
         engine_args=point.entries("engine_args"),
+        engine_python=point.get("engine_python"),
+        parallel=parallel_of(point),
         base_url=point.get("base_url"),
         api_key_env=point.get("api_key_env"),
         protocol=point.get("protocol", "openai-chat"),
         stream=point.get("stream", True),
+        batching=point.get("batching", "continuous"),
+        tokenizer=point.get("tokenizer"),
         devices=point.get("devices", ()),
         load=load_of(point),
         input_tokens=input_tokens,

@@ -142,6 +142,14 @@ def _timeouts(point: Point) -> Iterator[Finding]:
         )
 
 
+def _static_batches(point: Point) -> Iterator[Finding]:
+    if point.get("batching") == "static" and not point.has("num_prompts"):
+        yield (
+            ("batching", "num_prompts"),
+            "'batching: static' without 'num_prompts': whole batches are one job; add num_prompts, best a multiple of batch_size",
+        )
+
+
 def _secrets(point: Point) -> Iterator[Finding]:
     engine = engine_of(point)
     if point.has("api_key_env") and engine in plugins.RUNNERS and engine not in _ATTACHING:
@@ -188,6 +196,7 @@ _OF_A_CASE: tuple[Rule, ...] = (
     _length_of_job,
     _exactness,
     _timeouts,
+    _static_batches,
     _secrets,
 )
 RULES: tuple[Rule, ...] = (*_OF_A_CASE, *LOAD_RULES)

@@ -24,6 +24,7 @@ from bench.suite.values import (
     Mass,
     PositiveSeconds,
     PrefixTokens,
+    Ranks,
     Rate,
     Repeats,
     RequestCount,
@@ -61,15 +62,32 @@ class Settings(BaseModel):
     engine_args: dict[str, Argument] | None = Field(
         default=None, description="Arguments of the engine; a list as a value expands."
     )
-    base_url: Url | None = Field(default=None, description="URL of an endpoint that already runs (engine `openai`).")
+    engine_python: Text | None = Field(
+        default=None,
+        description="The Python that has the engine, when it is not found by itself; see [engines](engines.md#environments).",
+    )
+    tp: Ranks | None = Field(default=None, description="Tensor parallel ranks. Default: 1.")
+    pp: Ranks | None = Field(default=None, description="Pipeline parallel ranks. Default: 1.")
+    dp: Ranks | None = Field(default=None, description="Data parallel ranks. Default: 1.")
+    ep: Ranks | None = Field(default=None, description="Expert parallel ranks, spread over those of `tp` and `dp`. Default: 1.")
+    base_url: Url | None = Field(
+        default=None, description="URL of an endpoint that already runs (engine `openai`); `unix:/path` for a socket."
+    )
     api_key_env: VariableName | None = Field(
         default=None, description="Name of the environment variable with the API key; never the key."
     )
     protocol: ProtocolName | None = Field(
         default=None, description="How requests are worded (docs/load.md lists the protocols). Default: `openai-chat`."
     )
+    tokenizer: Text | None = Field(
+        default=None, description="A `tokenizer.json` or its folder: counts output tokens where the server tells none."
+    )
     stream: StrictBool | None = Field(
         default=None, description="Whether answers are streamed; without, there is no TTFT, TPOT or ITL. Default: true."
+    )
+    batching: Literal["continuous", "static"] | None = Field(
+        default=None,
+        description="`static`: whole batches, one after the other, as one job of `num_prompts`. Default: `continuous`.",
     )
     devices: DeviceList | None = Field(default=None, description="Boards to run on, one or a list; the list does not expand.")
     batch_size: InFlight | None = Field(

@@ -128,7 +128,7 @@ Text = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=400), BeforeValidat
 CaseName = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=100), BeforeValidator(require_text)]
 Url = Annotated[
     str,
-    Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=400),
+    Field(pattern=r"^(https?://[^\s/?#@]+(/[^\s?#]*)?|unix:(//)?/[^\s?#:]+(:/[^\s?#]*)?)$", max_length=400),
     BeforeValidator(require_text),
     AfterValidator(lambda url: url.rstrip("/")),
 ]
@@ -140,6 +140,7 @@ TokenCount = Annotated[int, Field(ge=1, le=_LONGEST_TOKENS), BeforeValidator(_wh
 PrefixTokens = Annotated[int, Field(ge=0, le=_LONGEST_TOKENS), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=sys.maxsize), BeforeValidator(_whole)]
 Repeats = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
+Ranks = Annotated[int, Field(ge=1, le=4096), BeforeValidator(_whole)]
 Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_whole)]
 PointCount = Annotated[int, Field(ge=4, le=1000), BeforeValidator(_whole)]
 LoadBound = Annotated[float, Field(gt=0, le=_FASTEST_RATE), BeforeValidator(_number)]

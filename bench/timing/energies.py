@@ -27,7 +27,7 @@ _DEVICE_METRICS = (
     "cpu_util_mean",
     "accelerator_util_mean",
 )
-HARMLESS = frozenset({"part_time_sensor", "counter_stuck", "aliased"})
+HARMLESS = frozenset({"power_gap", "part_time_sensor", "counter_stuck", "aliased"})
 """Faults that leave an energy standing where there is one: a wider interval, or the integral in the counter's place."""
 
 

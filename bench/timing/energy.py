@@ -18,6 +18,7 @@ NO_SENSOR = "no_sensor"
 GAP_PERIODS = 3.0
 """Polls further apart than this many periods leave a gap that nothing was seen in."""
 MIN_COVERAGE = 0.99
+"""Gaps that leave more than this share of the window seen widen the interval; larger ones leave no energy."""
 MAX_DISAGREEMENT = 0.05
 """Counter and integral may differ by this share before neither is believed."""
 COMPARE_AFTER = 20.0
@@ -200,8 +201,9 @@ def _by_integral(polls: _Polls, idle_w: float | None) -> DeviceEnergy:
     coverage = 1.0 - gap_s / polls.length_s
     if gap_s > 0:
         longest_s = max(end - begin for begin, end in gaps)
-        text = f"power was read over {coverage:.1%} of the window; the longest gap is {longest_s:.1f} s"
-        faults.append(Fault(code="power_coverage", message=text))
+        text = f"power was read over {coverage:.2%} of the window; the longest gap is {longest_s:.1f} s, and may have drawn "
+        text += f"{least_w:.0f} to {most_w:.0f} W"
+        faults.append(Fault(code="power_coverage" if coverage < MIN_COVERAGE else "power_gap", message=text))
     interval_s = max(sensor.update_period_s or 0.0, polls.period_s)
     if sensor.averaging_window_s is not None and sensor.averaging_window_s < SEEN_SHARE * interval_s:
         seen = sensor.averaging_window_s / interval_s

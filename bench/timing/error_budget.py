@@ -1,9 +1,4 @@
-"""What each part of an interval is worth: 95% half-widths by their cause, added in quadrature. Pure.
-
-`blocks`: spread between blocks of the window. `ends`: timing of the window's ends. `unseen`: gaps, and what a part-time
-sensor missed. `token_count`: tokens of spread chunks at the edges. `idle`: the mean of the idle window that is taken off.
-`gain`: the sensor's calibration, the same for all readings of a board.
-"""
+"""What each part of an interval is worth: 95% half-widths by their cause, added in quadrature. Pure."""
 
 from __future__ import annotations
 
@@ -18,6 +13,15 @@ Terms = dict[str, tuple[float, float]]
 """Half-widths below and above a value, by cause."""
 
 GAIN = "gain"
+MEANINGS = {
+    "blocks": "how much the load and the power move from block to block of the window",
+    "ends": "timing of the sensor at the window's two ends",
+    "unseen": "gaps between polls, and what a sensor misses that looks part of the time",
+    "token_count": "tokens of chunks that may lie on either side of an end",
+    "idle": "the idle power that is taken off",
+    GAIN: "the sensor's calibration, the same for all readings of a board",
+}
+"""Every term in words."""
 
 
 def energy_terms(energy: ScopeEnergy, gain_j: float | None) -> Terms:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from bench.records import Case, EventLog, Outcome
 from bench.timing.population import BoolArray
+from bench.unix_url import parse_unix
 
 MAX_QUOTE = 200
 NO_WINDOW = "the load ended before the window began"
@@ -99,6 +101,10 @@ def _next_step(case: Case, failure: Failure) -> str:
 
 
 def _by_hand(base_url: str) -> str:
+    unix = parse_unix(base_url)
+    if unix is not None:
+        path = unix.path.rstrip("/").removesuffix("/v1")
+        return f"try the endpoint by hand: curl -i --unix-socket {shlex.quote(unix.socket_path)} http://localhost{path}/v1/models"
     # what stands before an @ is a password, what stands behind a ? may be one
     shown = base_url.split("?", 1)[0].rstrip("/").removesuffix("/v1")
     address = "URL" if "@" in shown else shown

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.records import FloatArray, Metric
-from bench.stats import bootstrap_ratio, mean_interval
+from bench.stats import bootstrap_ratio
 from bench.timing.error_budget import GAIN, Terms, bounded, energy_terms, same_board, scaled
 from bench.timing.scopes import ScopeEnergy
+from bench.timing.slow_noise import reach
 from bench.timing.spec import PER_UNIT, SPECS, scalar, undefined
 
-_FIT_FOR_A_MEAN = frozenset({"part_time_sensor", "counter_stuck", "below_sensor_resolution", "aliased"})
+_FIT_FOR_A_MEAN = frozenset({"power_gap", "part_time_sensor", "counter_stuck", "below_sensor_resolution", "aliased"})
 """Faults that a mean over an idle window survives: nothing moves there, so its ends matter little."""
 WH_PER_1000_REQUESTS = 1000.0 / 3600.0
 """Watt-hours for a thousand requests in one joule a request."""
@@ -54,6 +55,7 @@ class _Cost:
 
     value_j: float
     block_j: FloatArray
+    block_s: float
     terms: Terms
     source: str
     bare_source: str
@@ -66,8 +68,9 @@ def baseline(energy: ScopeEnergy | None, seconds: float, missing: str) -> Baseli
     broken = next((fault.message for fault in energy.faults if fault.code not in _FIT_FOR_A_MEAN), None)
     if energy.energy_j is None or energy.block_j is None or broken:
         return Baseline(power_w=None, reason=energy.reason or broken)
-    blocks = mean_interval(energy.block_j * len(energy.block_j) / seconds)
-    spread_w = blocks.high - blocks.value if blocks.high is not None else 0.0
+    n = len(energy.block_j)
+    block_w = energy.block_j * n / seconds
+    spread_w = reach(block_w, seconds / n) * float(block_w.std()) / math.sqrt(n)
     return Baseline(
         power_w=energy.energy_j / seconds,
         reason=None,
@@ -80,7 +83,7 @@ def energy_metrics(
     energy: ScopeEnergy, seconds: float, work: Work, *, idle: Baseline, resident: Baseline, rng: np.random.Generator
 ) -> dict[str, Metric]:
     """All metrics of the headline scope whose energy is known."""
-    gross = _gross(energy)
+    gross = _gross(energy, seconds)
     net = _net(energy, gross, seconds, resident)
     found = [
         energy_total("energy_j", energy),
@@ -132,12 +135,13 @@ def _other(energy: ScopeEnergy) -> Metric:
 # --- gross and net ----------------------------------------------------------------------------------------------------
 
 
-def _gross(energy: ScopeEnergy) -> _Cost:
+def _gross(energy: ScopeEnergy, seconds: float) -> _Cost:
     assert energy.energy_j is not None
     assert energy.block_j is not None
     return _Cost(
         value_j=energy.energy_j,
         block_j=energy.block_j,
+        block_s=seconds / len(energy.block_j),
         terms=energy_terms(energy, energy.gain_j),
         source=_source(energy),
         bare_source=energy.source or "",
@@ -186,7 +190,7 @@ def _shared_out(
 def _per_unit(name: str, cost: _Cost, units: FloatArray, edge: float, rng: np.random.Generator) -> Metric:
     count = float(units.sum())
     value = cost.value_j / count
-    spread = bootstrap_ratio(cost.block_j, units, rng)
+    spread = bootstrap_ratio(cost.block_j, units, rng, reach=reach(cost.block_j - value * units, cost.block_s))
     assert spread is not None
     assert spread.low is not None
     assert spread.high is not None

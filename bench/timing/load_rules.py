@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from bench.precision import same_precision
 from bench.records import MISSING, TOKEN_ID_PROTOCOLS, Case, Reason, Window
 from bench.stats import Trend, linear_trend, mean_interval
 from bench.timing.client_rules import Judged, client_saturated
 from bench.timing.failures import most_frequent
 from bench.timing.population import BoolArray
-from bench.timing.precision import same_precision
 from bench.timing.validity import PREFIX_CACHE_INVALID_SHARE, Severity, raise_code, threshold
 
 TEMPLATE_TOKENS = 64

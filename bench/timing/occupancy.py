@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import numpy as np
 
-from bench.records import FloatArray, Metric, Scope, Window
+from bench.records import DeviceInfo, FloatArray, Metric, Scope, Window
 from bench.timing.readings import DeviceSeries
 from bench.timing.scopes import BOARDS
 from bench.timing.spec import scalar, undefined
@@ -18,7 +18,8 @@ def occupancy_metrics(series: Iterable[DeviceSeries], window: Window, scope: Sco
     isn't boards), `cpu_util_mean` of the processes and `accelerator_util_mean` of the boards.
     """
     listed = sorted(series, key=lambda one: one.device.uid)
-    boards = [one for one in listed if one.device.scope in BOARDS]
+    accelerators = {one.device.board or one.device.uid for one in listed if one.device.scope == "accelerator"}
+    boards = [one for one in listed if one.device.scope in BOARDS and not _around(one.device, accelerators)]
     processes = [one for one in listed if one.device.scope == "process"]
     holders = boards if scope in BOARDS else processes
     found = (
@@ -28,6 +29,11 @@ def occupancy_metrics(series: Iterable[DeviceSeries], window: Window, scope: Sco
         _mean_util("accelerator_util_mean", boards, window),
     )
     return {metric.name: metric for metric in found}
+
+
+def _around(device: DeviceInfo, accelerators: Container[str]) -> bool:
+    """Whether this is the module around an accelerator that is listed too, which tells the memory and the use of both."""
+    return device.scope == "module" and (device.board or device.uid) in accelerators
 
 
 def memory_used_peak_b(holders: list[DeviceSeries], window: Window) -> Metric:

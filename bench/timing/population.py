@@ -33,9 +33,8 @@ class Population:
 
 
 def in_window(stamps_ns: IntArray, window: Window) -> BoolArray:
-    """Which stamps lie in `[t0, t1)`. A whole-job window ends *at* its last event, so there t1 belongs to it."""
-    before_end = stamps_ns <= window.t1_ns if window.kind == "whole_job" else stamps_ns < window.t1_ns
-    return np.asarray((stamps_ns != MISSING) & (stamps_ns >= window.t0_ns) & before_end)
+    """Which stamps lie in `[t0, t1)`."""
+    return np.asarray((stamps_ns != MISSING) & (stamps_ns >= window.t0_ns) & (stamps_ns < window.t1_ns))
 
 
 def population(log: EventLog, window: Window, kind: Literal["closed", "open"]) -> Population:

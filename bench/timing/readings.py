@@ -74,13 +74,18 @@ def _series(device: DeviceInfo, by_time: dict[int, Reading]) -> DeviceSeries:
         t_ns=np.array(sorted(by_time), dtype=np.int64),
         power_w=np.where(credible, power, np.nan),
         energy_j=_column(r.energy_j for r in ordered),
-        memory_b=_column(r.memory_used_b for r in ordered),
+        memory_b=_column(_engines_memory_b(r) for r in ordered),
         utilisation=_column(r.utilisation for r in ordered),
         temperature_c=_column(r.temperature_c for r in ordered),
         throttle=tuple(r.throttle for r in ordered),
         foreign=_column(r.foreign_processes for r in ordered),
         refused=int((~np.isnan(power) & ~credible).sum()),
     )
+
+
+def _engines_memory_b(reading: Reading) -> int | None:
+    """Memory in use; of a board that others use as well, what the engine's processes hold, where the vendor tells that."""
+    return reading.engine_memory_b if reading.foreign_processes and reading.engine_memory_b is not None else reading.memory_used_b
 
 
 def _column(values: Iterable[float | int | None]) -> FloatArray:

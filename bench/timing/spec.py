@@ -87,7 +87,14 @@ _PER_REQUEST_ROWS: tuple[tuple[str, str, Better | None, str, str, str], ...] = (
         "tokens delivered / content chunks",
         "no token count",
     ),
-    ("output_tokens", "tok", None, "tokens generated per request", "server usage, else token ids", "no token count"),
+    (
+        "output_tokens",
+        "tok",
+        None,
+        "tokens generated per request",
+        "server usage, else token ids, else its text",
+        "no token count",
+    ),
     ("input_tokens", "tok", None, "prompt tokens per request as the server counts them", "server usage", "no usage"),
 )
 

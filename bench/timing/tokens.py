@@ -1,8 +1,8 @@
 """How many tokens each request and each chunk holds, and how we know. Pure.
 
-Counts come from the server's `usage`, else from token ids or cumulative usage per chunk. The length that was asked for is
-never a count. Where tokens per chunk are unknown and chunks don't match tokens, a request's tokens are spread over its
-chunks by their bytes, and `source` says so.
+Counts come from the server's `usage`, else from token ids or cumulative usage per chunk, else from the text and a tokenizer of
+the user's. The length that was asked for is never a count. Where tokens per chunk are unknown and chunks don't match tokens, a
+request's tokens are spread over its chunks by their bytes, and `source` says so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from bench.records import MISSING, ChunkKind, EventLog, FloatArray, IntArray
 from bench.timing.population import BoolArray
 
-TokenSource = Literal["usage", "ids", "spread_by_bytes"]
+TokenSource = Literal["usage", "ids", "retokenized", "spread_by_bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,9 @@ def count_tokens(log: EventLog) -> Tokens:
     told = log.chunk_tokens != MISSING
     told_sum = np.bincount(owner, weights=np.where(told, log.chunk_tokens, 0), minlength=n).astype(np.int64)
     all_told = (chunks > 0) & (np.bincount(owner, weights=told, minlength=n) == chunks) & (told_sum > 0)
-    n_out = np.where(log.output_tokens != MISSING, log.output_tokens, np.where(all_told, told_sum, MISSING))
+    ours = np.full(n, MISSING) if log.output_retokenized is None else log.output_retokenized
+    counted = np.where(all_told, told_sum, ours)
+    n_out = np.where(log.output_tokens != MISSING, log.output_tokens, counted)
     hidden = _hidden_reasoning(log)
     streamed = np.where(n_out > 0, n_out - np.where(hidden, log.reasoning_tokens, 0), MISSING)
 
@@ -65,7 +67,7 @@ def count_tokens(log: EventLog) -> Tokens:
         hidden=hidden,
         chunks=chunks,
         per_chunk=per_chunk,
-        source=_source(ids=ids, counted=n_out > 0, spread=spread),
+        source=_source(ids=ids, counted=n_out > 0, retokenized=ours > 0, spread=spread),
     )
 
 
@@ -108,10 +110,12 @@ def _fill_unknown(per_chunk: FloatArray, log: EventLog, *, all_one_each: bool) -
     return np.where(np.isnan(per_chunk), log.chunk_bytes * per_byte, per_chunk)
 
 
-def _source(*, ids: BoolArray, counted: BoolArray, spread: BoolArray) -> TokenSource | None:
+def _source(*, ids: BoolArray, counted: BoolArray, retokenized: BoolArray, spread: BoolArray) -> TokenSource | None:
     """The weakest way in which any request's tokens were placed."""
     if spread.any():
         return "spread_by_bytes"
+    if retokenized.any():
+        return "retokenized"
     if ids.any():
         return "ids"
     return "usage" if counted.any() else None

@@ -75,6 +75,7 @@ _TABLE = (
     _rule("temperature_drift", ("all",), _STRICTER, "temperature moved across the window by more than this [K]", 10.0),
     _rule("foreign_process", ("all",), _STRICTER, "another process uses the device"),
     _rule("power_coverage", ("energy",), _INVALID, "share of the window in which power was seen below this", MIN_COVERAGE),
+    _rule("power_gap", ("energy",), _WARNING, "polls were missed, though not many: the interval is wider"),
     _rule("counter_reset", ("energy",), _INVALID, "the energy counter fell, or may have wrapped unseen"),
     _rule("counter_stuck", ("energy",), _INVALID, "the energy counter stood still while power was drawn"),
     _rule(

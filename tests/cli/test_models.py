@@ -1,4 +1,4 @@
-"""`bench models list` and `bench models pull`."""
+"""`bench models list`, `pull` and `convert`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from bench.cli.models import PlainProgress, rows
-from bench.errors import EXIT_FAILED, EXIT_USAGE
+from bench.errors import EXIT_FAILED, EXIT_MISSING, EXIT_USAGE
 from bench.models import CachedModel
 from bench.records import LocalModel
 from tests.conftest import BenchCommand
 from tests.models.hub_server import Script, serve
 from tests.models.samples import gguf_bytes, repository
+from tests.models.test_convert import a_python
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -55,6 +56,27 @@ def test_pull_json(bench: BenchCommand, tmp_path: Path) -> None:
     model = json.loads(done.stdout)
     assert (model["name"], model["format"], model["path"]) == ("m", "gguf", str(tmp_path / "m.gguf"))
     assert model["shape"]["layers"] == 2
+
+
+def test_convert_makes_what_pull_then_finds(bench: BenchCommand, tmp_path: Path) -> None:
+    python = a_python(tmp_path / "engine")
+    (tmp_path / "m.gguf").write_bytes(gguf_bytes())
+    env = {"BENCH_CACHE": str(tmp_path / "cache")}
+    done = bench("models", "convert", "m.gguf", "--to", "safetensors", "--python", python, **env)
+    assert done.returncode == 0, done.stderr
+    assert (Path(done.stdout.removesuffix("\n")) / "config.json").is_file()
+    assert f"note: making bf16 safetensors of path:{tmp_path}/m.gguf" in done.stderr
+    again = bench("models", "pull", "convert:safetensors:m.gguf", BENCH_VLLM_PYTHON="/nowhere", **env)
+    assert again.stdout == done.stdout
+
+
+def test_convert_without_the_packages_says_what_to_install(bench: BenchCommand, tmp_path: Path) -> None:
+    python = a_python(tmp_path / "engine", lacks="torch")
+    (tmp_path / "m.gguf").write_bytes(gguf_bytes())
+    done = bench("models", "convert", "m.gguf", "--to", "safetensors", "--python", python, BENCH_CACHE=str(tmp_path / "cache"))
+    assert (done.returncode, done.stdout) == (EXIT_MISSING, "")
+    assert f"{python} lacks torch" in done.stderr
+    assert f"{python} -m pip install torch transformers gguf accelerate" in done.stderr
 
 
 @pytest.mark.parametrize(

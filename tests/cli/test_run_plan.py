@@ -56,7 +56,16 @@ def test_a_dry_run_names_every_case_and_touches_nothing(here: Path, capsys: pyte
     seconds = [case.warmup_s + case.duration_s for case in cases]
     for case, each, line in zip(cases, seconds, ran.out.splitlines()[1:], strict=False):
         trials = str(case.repeats)
-        assert line.split() == [case_id(case), case.name, "llamacpp", "batch", str(case.load.batch_size), trials, f"{each:g}", "each"]
+        assert line.split() == [
+            case_id(case),
+            case.name,
+            "llamacpp",
+            "batch",
+            str(case.load.batch_size),
+            trials,
+            f"{each:g}",
+            "each",
+        ]
     total_s = sum(case.repeats * each for case, each in zip(cases, seconds, strict=True))
     assert ran.out.splitlines()[-1] == f"1 engine start, {total_s + IDLE_S:g} s of load and idle; nothing was started"
     assert list(here.iterdir()) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,22 @@ import pytest
 from tests.conftest import BenchCommand
 
 BATCH, GAP_MS, TTFT_MS, TOKENS = 8, 10, 30, 96
+SWEEP = """
+name: lengths
+defaults:
+  engine: mock
+  model: mock
+  devices: [sim]
+  engine_args: {sim: true, ttft_ms: 300, gap_ms: 10}
+  batch_size: 8
+  duration: 10s
+  warmup: 2s
+  grace: 5s
+  idle: 0s
+  repeats: 1
+cases:
+  - {name: lengths, input_tokens: [16, 256, 1024], output_tokens: [8, 48, 192]}
+"""
 
 
 def run(bench: BenchCommand, *, seconds: int, idle_w: float, j_per_token: float, **law: str) -> dict[str, Any]:
@@ -68,6 +86,25 @@ def test_joules_per_token_are_those_of_the_law_and_differ_as_the_laws_do(bench: 
     rates = [metrics["output_tok_per_s"]["value"] for metrics in (one, two)]
     assert difference == pytest.approx(0.15 + 20 / rates[1] - 10 / rates[0], rel=0.02)
     check_kept_apart(one)
+
+
+@pytest.mark.proof
+@pytest.mark.alone
+def test_a_sweep_of_lengths_splits_into_the_law(bench: BenchCommand, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the law a prompt token costs nothing, a token sent 0.05 J, and a second 20 J."""
+    (tmp_path / "lengths.yaml").write_text(SWEEP, encoding="utf-8")
+    law = {"BENCH_SIM_IDLE_W": "20", "BENCH_SIM_J_PER_TOKEN": "0.05"}
+    done = bench("run", "lengths.yaml", "--json", timeout=300, BENCH_PROBES="sim", BENCH_SIM_EMISSION="emission", **law)
+    assert [trial["status"] for trial in json.loads(done.stdout)["trials"]] == ["valid"] * 9, done.stderr
+    told = bench("power", "split", "--run", "latest")
+    with capsys.disabled():
+        sys.stdout.write(f"\n{told.stdout}")
+    (sweep,) = json.loads(bench("power", "split", "--json").stdout)["sweeps"]
+    assert (sweep["quality"], sweep["lengths"], sweep["reason"]) == ("simulated", 9, None)
+    for part, truth in (("j_per_input_tok", 0.0), ("j_per_output_tok", 0.05), ("idle_w", 20.0)):
+        assert sweep[part]["low"] <= truth <= sweep[part]["high"], part
+    assert sweep["j_per_output_tok"]["value"] == pytest.approx(0.05, rel=0.02)
+    assert sweep["idle_w"]["value"] == pytest.approx(20, rel=0.05)
 
 
 @pytest.mark.proof

@@ -48,13 +48,14 @@ def a_truth(*, ttft_ms: float = 57.0, icl_ms: float = 21.0, saturated: bool = Fa
         (60.0, 21.5, False, False, "off"),
         (57.0, 24.0, False, False, "off"),
         (332.0, 21.0, False, False, "off"),
-        (None, 21.0, False, False, "off"),
+        (None, 21.0, False, False, "too_few"),
+        (57.0, None, False, False, "too_few"),
         (57.0, 21.0, False, True, "client_saturated"),
         (57.0, 21.0, True, True, "server_saturated"),
     ],
 )
 def test_a_rung_is_true_within_2_ms_or_5_percent(
-    ttft_ms: float | None, icl_ms: float, server: bool, client: bool, verdict: str
+    ttft_ms: float | None, icl_ms: float | None, server: bool, client: bool, verdict: str
 ) -> None:
     truth = a_truth(saturated=server)
     assert selfcheck.judge(ttft_ms=ttft_ms, icl_ms=icl_ms, truth=truth, client_saturated=client) == verdict
@@ -88,6 +89,11 @@ def test_without_a_true_rung_there_is_no_limit() -> None:
     assert (check.limit_streams, check.limit_chunks_per_s, check.limited_by) == (None, None, "server_saturated")
 
 
+def test_a_rung_that_cant_be_told_limits_nothing() -> None:
+    check = check_of(a_rung(10, "too_few"), a_rung(100, "true"), a_rung(200, "too_few"))
+    assert (check.limit_streams, check.limited_by) == (100, None)
+
+
 def test_a_limit_is_known_only_for_its_own_host(tmp_path: Path) -> None:
     check = check_of(a_rung(100, "true"))
     selfcheck.save(tmp_path, check)
@@ -110,6 +116,6 @@ def test_a_short_climb(bench: BenchCommand, tmp_path: Path) -> None:
     check = json.loads(done.stdout)
     (rung,) = check["rungs"]
     assert rung["chunks_per_s"] == pytest.approx(10 * 50.0, rel=0.15)
-    assert rung["verdict"] in ("true", "off", "client_saturated", "server_saturated")
-    assert (check["limit_chunks_per_s"] is not None) == (rung["verdict"] == "true")
+    assert rung["verdict"] in ("too_few", "client_saturated", "server_saturated")
+    assert check["limit_chunks_per_s"] is None
     assert len(list((tmp_path / "results" / "selfcheck").glob("*.json"))) == 1

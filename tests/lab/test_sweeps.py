@@ -13,7 +13,7 @@ from bench.identity import case_id
 from bench.lab.sweeps import SweepPlanner, case_at, point_of, search_id
 from bench.records import Case, LoadSpec, Metric, Reason, Search, Slo, Status, Sweep, TrialRecord
 from bench.reports.searches import search_json, search_label, search_line
-from bench.runners.llamacpp_sizing import size_for
+from bench.runners.sizing import size_for
 from tests.factories import make_case, make_metric, make_metrics, make_record
 
 Measure = Callable[[Case, int], TrialRecord]

@@ -159,11 +159,25 @@ def test_the_hash_names_the_workload_not_the_salt() -> None:
 def test_addresses(url: str, host: str, port: int, path: str, header: str) -> None:
     address = parse_address(url)
     assert (address.host, address.port, address.path, address.host_header) == (host, port, path, header)
-    assert parse_address("unix:/run/llm.sock").unix_path == "/run/llm.sock"
 
 
 @pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8000", "ftp://x", "http://", "http://x:99999", "unix:", "http://u:p@x", "http://x/?k=1"]
+    ("url", "unix_path", "path", "unversioned"),
+    [
+        ("unix:/run/llm.sock", "/run/llm.sock", "/v1", ""),
+        ("unix:/run/llm.sock:/v1", "/run/llm.sock", "/v1", ""),
+        ("unix:/run/llm.sock:/openai/", "/run/llm.sock", "/openai/v1", "/openai"),
+        ("unix:///run/a%3Ab.sock:/api/v3", "/run/a:b.sock", "/api/v3", "/api"),
+    ],
+)
+def test_addresses_of_sockets(url: str, unix_path: str, path: str, unversioned: str) -> None:
+    address = parse_address(url)
+    assert (address.unix_path, address.path, address.host_header) == (unix_path, path, "localhost")
+    assert parse_address(url, versioned=False).path == unversioned
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8000", "ftp://x", "http://", "http://x:99999", "unix:", "unix:x.sock", "http://u:p@x", "http://x/?k=1"]
 )
 def test_wrong_addresses_are_refused(url: str) -> None:
     with pytest.raises(UsageError):

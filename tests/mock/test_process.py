@@ -88,6 +88,20 @@ def test_ipv6() -> None:
         assert server.get("/health")[0] == 200
 
 
+def test_a_socket_file_is_served_and_taken_away_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "mock.sock"
+    with mock.start(host=f"unix:{path}", ttft_ms=1, gap_ms=1) as server:
+        assert server.url == f"unix:{path}"
+        assert server.get("/health")[0] == 200
+        assert server.truth().output_tokens == 0
+    assert not path.exists()
+    with pytest.raises(EngineStartError) as caught:
+        mock.start(host=f"unix:{tmp_path}/nowhere/mock.sock")
+    assert "can't listen on" in caught.value.log_tail
+    with pytest.raises(UsageError, match="names no socket"):
+        mock.start(host="unix:mock.sock")
+
+
 def test_a_key_comes_from_the_named_variable() -> None:
     with mock.start(api_key_env="MOCK_KEY", env={"MOCK_KEY": "abc"}, ttft_ms=1, gap_ms=1) as server:
         assert ask(port_of(server), chat_body(1)).status == 401

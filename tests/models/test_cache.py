@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.cache_dir import default_dir
 from bench.errors import ModelError
-from bench.models.cache import Cache, default_dir, disk_error, read_record, write_record
+from bench.models.cache import Cache, disk_error, read_record, write_record
 from bench.models.entry import Entry, describe
 from bench.models.layout import choose
 from tests.models.samples import gguf_bytes

@@ -61,7 +61,7 @@ def test_a_source_of_the_catalogue_is_recognised(make_store: MakeStore) -> None:
 @pytest.mark.parametrize("name", ["tiny", "TINY"])
 @pytest.mark.parametrize(("precision", "source"), [(None, "@main"), ("bf16", "@main"), ("fp16", "@main"), ("q4", "#config.json")])
 def test_precisions(name: str, precision: str | None, source: str) -> None:
-    assert _resolve(name, precision).text.endswith(source)
+    assert _resolve(name, precision, ()).text.endswith(source)
 
 
 @pytest.mark.usefixtures("tiny")
@@ -69,7 +69,7 @@ def test_a_precision_that_the_catalogue_lacks(make_store: MakeStore) -> None:
     with pytest.raises(UsageError, match="no fp8 weights of tiny") as caught:
         make_store().fetch("tiny", None, no_progress, precision="fp8")
     assert caught.value.hint is not None
-    assert "bf16, q4" in caught.value.hint
+    assert "bf16 (safetensors), q4 (safetensors)" in caught.value.hint
 
 
 @pytest.mark.usefixtures("tiny")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.ports import StartRequest
-from bench.records import Case, LengthSpec, LoadSpec, LocalModel, Placement, Profile
+from bench.records import Case, LengthSpec, LoadSpec, LocalModel, ModelShape, Placement, Profile
 
 
 def case(**changes: Any) -> Case:
@@ -43,6 +43,12 @@ def gguf(path: Path | str = "/models/tiny.gguf", **changes: Any) -> LocalModel:
         "weights_sha256": None,
     }
     return LocalModel(**(fields | changes))
+
+
+def safetensors(path: Path | str = "/models/tiny", **changes: Any) -> LocalModel:
+    """Weights as a folder of safetensors, of a model with a small vocabulary."""
+    shape = ModelShape(layers=2, heads=4, kv_heads=2, head_dim=16, hidden=64, vocab=1000)
+    return gguf(path, **{"format": "safetensors", "shape": shape} | changes)
 
 
 def request(

@@ -22,8 +22,18 @@ from tests.runners.orphans import all_gone, eventually, tree
 class LaunchingRunnerConformance(abc.ABC):
     """Tests that a subclass inherits. `case_for` arranges a start in which the engine behaves as named:
 
-    `good`, `dies_at_start` (after a line of log), `never_ready`, `leaves_daemon`, `ignores_sigterm`, `floods` (over 10 MB log).
+    `good`, `dies_at_start` (after a line of log), `never_ready`, `leaves_daemon`, `ignores_sigterm`, `floods` (over 10 MB log);
+    `hangs_at_token` (a good health page, and never a token), `dies_at_token`, `refuses_token`, `port_taken_once`.
     """
+
+    proves_token = True
+    """False for a runner that does not wait for a first token."""
+    chooses_port = True
+    """False for an engine that chooses its port itself."""
+    has_counters = True
+    """False for an engine without any."""
+    served_as = "tiny"
+    """What the model is called in requests."""
 
     @abc.abstractmethod
     def runner(self) -> Runner: ...
@@ -49,17 +59,20 @@ class LaunchingRunnerConformance(abc.ABC):
             assert engine.failure() is None
             assert get(f"{target.base_url}/v1/models").__class__.__name__ == "Answer"
             assert target.base_url.startswith("http://127.0.0.1:")
-            assert target.model == "tiny"
+            assert target.model == self.served_as
             assert handle.name == self.runner().name
             assert handle.version
             assert handle.command
             assert handle.start_s is not None
             assert handle.start_s > 0
-            assert handle.env == {"SOME_VISIBLE_DEVICES": "1"}
+            assert handle.env["SOME_VISIBLE_DEVICES"] == "1"
+            if self.proves_token:
+                assert handle.first_token_s is not None
+                assert handle.first_token_s > 0
             assert [psutil.Process(pid).environ()["SOME_VISIBLE_DEVICES"] for pid in handle.pids] == ["1"]
             assert handle.log_path is not None
             assert Path(handle.log_path).is_file()
-            assert engine.server_metrics()["generation_tokens_total"] >= 0
+            assert ("generation_tokens_total" in engine.server_metrics()) == self.has_counters
         assert engine.failure() is not None
         assert not tree(tree_name)
 
@@ -80,6 +93,36 @@ class LaunchingRunnerConformance(abc.ABC):
     def test_never_ready_is_given_up_on(self, tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(EngineStartError, match=r"was not ready after \d+\.\d s"):
             self.start("never_ready", tmp_path, monkeypatch, timeout_s=0.5)
+        assert not tree(tree_name)
+
+    @pytest.mark.parametrize(
+        ("behaviour", "words"),
+        [
+            ("hangs_at_token", r"answers its health check but gave no token"),
+            ("dies_at_token", r"ended with .*before it gave a first token"),
+            ("refuses_token", r"is up but refuses /\S+: HTTP 400"),
+        ],
+    )
+    def test_a_health_page_is_not_enough(
+        self, tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch, behaviour: str, words: str
+    ) -> None:
+        if not self.proves_token:
+            return
+        timeout_s = 3.0 if behaviour == "hangs_at_token" else 60.0
+        with pytest.raises(EngineStartError, match=words) as caught:
+            self.start(behaviour, tmp_path, monkeypatch, timeout_s=timeout_s)
+        assert caught.value.hint
+        assert caught.value.log_path
+        assert not tree(tree_name)
+
+    def test_a_port_that_is_taken_meanwhile_costs_nothing(
+        self, tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not self.chooses_port:
+            return
+        with self.start("port_taken_once", tmp_path, monkeypatch) as engine:
+            assert engine.failure() is None
+        assert (tmp_path / "taken").exists()
         assert not tree(tree_name)
 
     def test_death_in_mid_run_is_reported(self, tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,13 @@ import pytest
 from tests.runners import orphans
 
 
+@pytest.fixture(autouse=True)
+def own_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is asked of scripted engines is not kept in the user's cache; real engines have their models in it."""
+    if request.node.get_closest_marker("engine") is None:
+        monkeypatch.setenv("BENCH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @pytest.fixture
 def tree_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     name = uuid.uuid4().hex

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.server
 import json
+import socketserver
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,9 +25,11 @@ def models(*names: str, **fields: Any) -> Page:
 
 
 class Endpoint:
-    """Serves `pages` (path -> answer, or answers one after the other); the rest is 404. Keeps what it was asked."""
+    """Serves `pages` (path -> answer, or answers one after the other) on a port, or on a socket file; the rest is 404. Keeps what
+    it was asked.
+    """
 
-    def __init__(self, pages: Mapping[str, Page | list[Page]]) -> None:
+    def __init__(self, pages: Mapping[str, Page | list[Page]], *, socket_path: Path | None = None) -> None:
         self.asked: list[tuple[str, str | None]] = []
         waiting = {path: list(found) if isinstance(found, list) else [found] for path, found in pages.items()}
         asked = self.asked
@@ -44,8 +48,13 @@ class Endpoint:
             def log_message(self, *_: object) -> None:
                 return
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._server: socketserver.BaseServer
+        if socket_path is not None:
+            self._server = socketserver.ThreadingUnixStreamServer(str(socket_path), Handler)
+            self.url = f"unix:{socket_path}"
+        else:
+            self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+            self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()

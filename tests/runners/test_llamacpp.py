@@ -1,4 +1,4 @@
-"""llama.cpp: arguments, sizing, weight formats, flags of many versions, and what is read back."""
+"""llama.cpp: arguments, flags of many versions, and what is read back."""
 
 from __future__ import annotations
 
@@ -9,140 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import bench
 from bench.errors import EngineMissing, EngineStartError, UsageError
-from bench.records import DataSpec, LengthSpec, LoadSpec
+from bench.records import LengthSpec, LoadSpec
 from bench.runners.arguments import check_arguments
 from bench.runners.llamacpp import ARGUMENTS, LlamaCppRunner, alias_of, settings_of
 from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_llama_server, parse_version
-from bench.runners.llamacpp_sizing import (
-    MARGIN_TOKENS,
-    OPEN_LOOP_SLOTS,
-    WEIGHT_FORMATS,
-    Sizing,
-    longest,
-    precision_read_back,
-    size_for,
-    weight_format,
-)
+from bench.runners.sizing import Sizing
 from tests.runners.cases import case, gguf, request
 from tests.runners.orphans import program, script, tree
-
-# --- sizing -----------------------------------------------------------------------------------------------------------
-
-SPECS = st.builds(
-    LengthSpec,
-    dist=st.sampled_from(["fixed", "uniform", "normal", "lognormal"]),
-    mean=st.integers(1, 10_000),
-    spread=st.floats(0, 0.99),
-)
-
-
-@given(SPECS)
-def test_the_longest_length_covers_the_distribution(spec: LengthSpec) -> None:
-    assert longest(spec) >= spec.mean
-    if spec.dist == "uniform":
-        assert longest(spec) >= int(spec.mean * (1 + spec.spread))
-    if spec.dist in ("normal", "lognormal"):
-        assert longest(spec) >= spec.mean + 4 * spec.spread * spec.mean
-
-
-def test_context_has_room_for_the_longest_row_of_a_data_file_and_for_shared_prefixes() -> None:
-    assert longest(LengthSpec(dist="dataset", mean=100, largest=3000)) == 3000
-    plain = size_for([case(data=DataSpec())], {})
-    assert size_for([case(data=DataSpec(prefix_tokens=512, prefix_groups=3))], {}).slot_tokens >= plain.slot_tokens + 512
-
-
-@given(st.lists(st.tuples(st.integers(1, 64), SPECS, SPECS), min_size=1, max_size=5))
-def test_one_start_serves_all_its_cases(points: list[tuple[int, LengthSpec, LengthSpec]]) -> None:
-    cases = [
-        case(load=LoadSpec(kind="closed", batch_size=batch), input_tokens=prompt, output_tokens=output)
-        for batch, prompt, output in points
-    ]
-    whole = size_for(cases, {})
-    for one in cases:
-        alone = size_for([one], {})
-        assert whole.slots >= alone.slots == one.load.batch_size
-        assert whole.slot_tokens >= alone.slot_tokens >= longest(one.input_tokens) + longest(one.output_tokens) + MARGIN_TOKENS
-    assert whole.context_tokens == whole.slots * whole.slot_tokens
-
-
-@pytest.mark.parametrize(
-    ("load", "slots"),
-    [
-        (LoadSpec(kind="closed", batch_size=7), 7),
-        (LoadSpec(kind="open", request_rate=5.0, max_concurrency=9), 9),
-        (LoadSpec(kind="open", request_rate=5.0), OPEN_LOOP_SLOTS),
-        (LoadSpec(kind="open", arrivals="burst", num_prompts=3), 3),
-        (LoadSpec(kind="closed", batch_size=2, num_prompts=100), 2),
-    ],
-)
-def test_slots_follow_the_load(load: LoadSpec, slots: int) -> None:
-    assert size_for([case(load=load)], {}).slots == slots
-
-
-def test_sizes_that_are_given_are_taken() -> None:
-    assert size_for([case()], {"slots": 3, "ctx_per_slot": 1000}) == Sizing(slots=3, slot_tokens=1000)
-
-
-def test_token_ids_need_no_room_for_drift() -> None:
-    exact = size_for([case(protocol="openai-completions")], {}).slot_tokens
-    assert exact == 64 + 32 + MARGIN_TOKENS < size_for([case(protocol="openai-chat")], {}).slot_tokens
-
-
-# --- weight formats ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("Q4_1", "q4_1"),
-        ("q4_1", "q4_1"),
-        ("Q4_K - Medium", "q4_k_m"),
-        ("Q4_K_M", "q4_k_m"),
-        ("Q3_K - Small", "q3_k_s"),
-        ("all F32", "f32"),
-        ("fp16", "f16"),
-        ("F16", "f16"),
-        ("bfloat16", "bf16"),
-        ("MXFP4 MoE", "mxfp4"),
-        ("IQ2_XXS - 2.0625 bpw", "iq2_xxs"),
-        ("Q8_0 (guessed)", "q8_0"),
-        ("(guessed) Q8_0", "q8_0"),
-        ("TQ1_0 - 1.69 bpw ternary", "tq1_0"),
-    ],
-)
-def test_weight_formats_have_one_spelling(name: str, found: str) -> None:
-    assert weight_format(name) == found
-    assert found in WEIGHT_FORMATS
-
-
-@given(st.text())
-def test_any_name_is_survived_and_stable(name: str) -> None:
-    assert isinstance(weight_format(name), str)
-
-
-@pytest.mark.parametrize("name", WEIGHT_FORMATS)
-def test_a_spelled_format_stays(name: str) -> None:
-    assert weight_format(name) == weight_format(name.upper()) == name
-
-
-@pytest.mark.parametrize(
-    ("asked", "stored", "read"),
-    [
-        ("fp16", "F16", "fp16"),
-        ("q4_k_m", "Q4_K - Medium", "q4_k_m"),
-        (None, "Q4_1", "q4_1"),
-        ("q8_0", "Q4_1", "q4_1"),
-        ("q8_0", None, None),
-    ],
-)
-def test_precision_is_what_was_read(asked: str | None, stored: str | None, read: str | None) -> None:
-    assert precision_read_back(asked, stored) == read
-
 
 # --- refused before anything starts -----------------------------------------------------------------------------------
 
@@ -160,7 +36,6 @@ def test_precision_is_what_was_read(asked: str | None, stored: str | None, read:
         ({"cache_type_k": "q9"}, "one of f32"),
         ({"prompt_cache": "yes"}, "true or false"),
         ({"binary": ""}, "a text"),
-        ({"binary": "a", "engine_python": "b"}, "exclude each other"),
     ],
 )
 def test_wrong_arguments_are_refused(args: dict[str, Any], words: str) -> None:
@@ -168,6 +43,11 @@ def test_wrong_arguments_are_refused(args: dict[str, Any], words: str) -> None:
         LlamaCppRunner().check(case(engine_args=args))
     assert words in str(caught.value)
     assert caught.value.hint
+
+
+def test_a_program_and_a_python_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        LlamaCppRunner().check(case(engine_args={"binary": "a"}, engine_python="b"))
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -198,12 +78,12 @@ def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("python", ["/no/such/python", "false"])
 def test_a_python_without_the_engine_is_named(python: str) -> None:
     with pytest.raises(EngineMissing, match="engine_python"):
-        LlamaCppRunner().check(case(engine_args={"engine_python": python}))
+        LlamaCppRunner().check(case(engine_python=python))
 
 
 @pytest.mark.parametrize("model", [None, gguf(format="safetensors")])
 def test_weights_that_are_no_gguf_are_refused(tmp_path: Path, tree_name: str, model: Any) -> None:
-    wanted = case(engine_args={"engine_python": program(tmp_path)})
+    wanted = case(engine_python=program(tmp_path))
     with pytest.raises(UsageError, match="llamacpp reads GGUF files"):
         LlamaCppRunner().start(request(tmp_path / "work", wanted, model=model))
     assert not tree(tree_name)
@@ -299,9 +179,9 @@ def test_commas_stay_out_of_aliases() -> None:
 @pytest.mark.parametrize("way", ["binary", "engine_python"])
 def test_settings_and_precision_are_read_back(tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     script(monkeypatch, say="init: n_threads = 6\noffloaded 25/31 layers to GPU")
-    wanted = case(
-        protocol="openai-completions", precision="Q4_1", engine_args={way: program(tmp_path), "flash_attn": False, "n_batch": 64}
-    )
+    args = {"flash_attn": False, "n_batch": 64}
+    found_by = {"engine_args": args | {"binary": program(tmp_path)}} if way == "binary" else {"engine_python": program(tmp_path)}
+    wanted = case(protocol="openai-completions", precision="Q4_1", **{"engine_args": args} | found_by)
     larger = case(load=LoadSpec(kind="closed", batch_size=5))
     monkeypatch.chdir(tmp_path)  # the engine runs elsewhere: its model may still be named from here
     with LlamaCppRunner().start(request(tmp_path / "work", wanted, larger, model=gguf("tiny.gguf"))) as engine:
@@ -320,7 +200,7 @@ def test_settings_and_precision_are_read_back(tmp_path: Path, tree_name: str, mo
 
 def test_a_server_with_too_little_context_is_refused(tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script(monkeypatch, slot_tokens=128)
-    wanted = case(engine_args={"engine_python": program(tmp_path)}, input_tokens=LengthSpec(mean=500))
+    wanted = case(engine_python=program(tmp_path), input_tokens=LengthSpec(mean=500))
     with pytest.raises(EngineStartError, match="gives 128 tokens of context to each request, but the case needs 671") as caught:
         LlamaCppRunner().start(request(tmp_path / "work", wanted, model=gguf()))
     assert "8192" in str(caught.value.hint)

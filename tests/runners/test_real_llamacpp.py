@@ -88,12 +88,14 @@ def test_it_serves_and_tells_how(tmp_path: Path, tree_name: str, model: LocalMod
         assert slot_tokens >= 64 + 32
         assert handle.version
         assert (target.token_ids, target.vocab_size, target.model) == (True, 49152, "tiny")
+        before = engine.server_metrics()  # the first token of all counts too
         prompt = list(range(1000, 1064))
         for _ in range(2):
             usage = complete(engine, prompt, 16)["usage"]
             assert (usage["prompt_tokens"], usage["completion_tokens"]) == (64, 16)
         counters = engine.server_metrics()
-        assert (counters["prompt_tokens_total"], counters["generation_tokens_total"]) == (128.0, 32.0)
+        assert counters["prompt_tokens_total"] - before["prompt_tokens_total"] == 128.0
+        assert counters["generation_tokens_total"] - before["generation_tokens_total"] == 32.0
         assert counters["prompt_tokens_cached_total"] == 0.0  # the same prompt twice: the prompt cache is off
         attached = OpenAIRunner().start(request(tmp_path, case(engine="openai", base_url=target.base_url)))
         assert attached.server_metrics() == counters
@@ -103,10 +105,12 @@ def test_it_serves_and_tells_how(tmp_path: Path, tree_name: str, model: LocalMod
 
 def test_an_asked_prompt_cache_is_on(tmp_path: Path, tree_name: str, model: LocalModel) -> None:
     with LlamaCppRunner().start(request(tmp_path / "work", case(engine_args={"prompt_cache": True}), model=model)) as engine:
+        before = engine.server_metrics()
         for _ in range(2):
             complete(engine, list(range(1000, 1064)), 4)
-        assert engine.server_metrics()["prompt_tokens_cached_total"] > 0
-        assert engine.server_metrics()["prompt_tokens_total"] == 128.0
+        counters = engine.server_metrics()
+        assert counters["prompt_tokens_cached_total"] > before["prompt_tokens_cached_total"]
+        assert counters["prompt_tokens_total"] - before["prompt_tokens_total"] == 128.0
     assert not tree(tree_name)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -156,7 +156,7 @@ class FakeRunner:
 
     events: list[str]
     name: str = "fake"
-    needs_model: bool = True
+    reads: tuple[str, ...] = ("gguf",)
     refuse: BenchError | None = None
     start_error: BenchError | None = None
     pids: tuple[int, ...] = (4242,)
@@ -166,6 +166,9 @@ class FakeRunner:
         self.events.append(f"check {case.name}")
         if self.refuse:
             raise self.refuse
+
+    def about(self, case: Case) -> str:
+        return "fake 1"
 
     def start(self, request: StartRequest) -> FakeEngine:
         self.events.append("start")
@@ -184,11 +187,20 @@ class FakeModels:
     error: BenchError | None = None
     unknown: str | None = None
 
-    def check(self, name: str, source: str | None, *, precision: str | None = None) -> None:
+    def check(self, name: str, source: str | None, *, precision: str | None = None, formats: Sequence[str] = ()) -> None:
         if name == self.unknown:
             raise UsageError(f"unknown model {name!r}")
 
-    def fetch(self, name: str, source: str | None, progress: BytesProgress, *, precision: str | None = None) -> LocalModel:
+    def fetch(
+        self,
+        name: str,
+        source: str | None,
+        progress: BytesProgress,
+        *,
+        precision: str | None = None,
+        formats: Sequence[str] = (),
+        python: str | None = None,
+    ) -> LocalModel:
         self.events.append(f"fetch {name}")
         if self.error:
             raise self.error
@@ -202,6 +214,7 @@ class FakeLoad:
     clock: FakeClock
     events: list[str]
     hook: Callable[[LoadPlan], None] = lambda plan: None
+    glances: tuple[tuple[Literal["warmup", "measure", "drain"], float], ...] = (("warmup", 1.0), ("measure", 1.0), ("drain", 1.0))
 
     def run(
         self, plan: LoadPlan, on_progress: Callable[[LoadProgress], None], should_stop: Callable[[], str | None]
@@ -210,8 +223,8 @@ class FakeLoad:
         self.clock.advance(plan.case.warmup_s)
         t0_ns = self.clock.monotonic_ns()
         self.hook(plan)
-        for phase in ("warmup", "measure", "drain"):
-            on_progress(LoadProgress(phase=phase, elapsed_s=1.0, in_flight=2, completed=1, failed=0, chunks_per_s=8.0))
+        for phase, elapsed_s in self.glances:
+            on_progress(LoadProgress(phase=phase, elapsed_s=elapsed_s, in_flight=2, completed=1, failed=0, chunks_per_s=8.0))
         stopped = should_stop()
         self.clock.advance(plan.case.duration_s)
         window = Window(t0_ns=t0_ns, t1_ns=self.clock.monotonic_ns())
@@ -229,7 +242,8 @@ class FakeStream:
 
     def __init__(self, clock: FakeClock, devices: Sequence[DeviceInfo], period_s: float, events: list[str]) -> None:
         self._clock, self._devices, self._period_ns, self._events = clock, tuple(devices), round(period_s * S), events
-        self._next_ns = clock.monotonic_ns()
+        self._next_ns = self.settled_ns = clock.monotonic_ns()
+        self.closed = False
         self.watched: tuple[int, ...] = ()
         self.memory_b: dict[str, int] = {}
         self.end: str | None = None
@@ -259,10 +273,18 @@ class FakeStream:
             self._next_ns += self._period_ns
         return readings
 
+    def settled(self) -> bool:
+        return self._clock.monotonic_ns() >= self.settled_ns
+
     def ended(self) -> str | None:
         return self.end
 
+    def stop(self) -> None:
+        """Fall silent: no reading after what was handed out."""
+        self._next_ns = 1 << 62
+
     def close(self) -> None:
+        self.closed = True
         self._events.append("probe closed")
 
 
@@ -272,6 +294,7 @@ class FakeProbes:
     events: list[str]
     devices: tuple[DeviceInfo, ...] = ()
     tells_memory: bool = True
+    settles_s: float = 0.0
     streams: list[FakeStream] = field(default_factory=list)
 
     def names(self) -> tuple[str, ...]:
@@ -280,6 +303,7 @@ class FakeProbes:
     def open(self, name: str, period_s: float) -> FakeStream:
         stream = FakeStream(self.clock, self.devices, period_s, self.events)
         stream.tells_memory = self.tells_memory
+        stream.settled_ns += round(self.settles_s * S)
         self.streams.append(stream)
         return stream
 
@@ -337,13 +361,15 @@ class FakeStore:
 class FakeObserver:
     phases: list[str] = field(default_factory=list)
     done: list[TrialRecord] = field(default_factory=list)
+    left_s: list[float | None] = field(default_factory=list)
 
     def phase(self, name: str, detail: str = "") -> None:
         self.phases.append(name)
 
     def bytes_done(self, what: str, done: int, total: int | None) -> None: ...
 
-    def load(self, progress: LoadProgress, power_w: float | None, seconds_left: float | None) -> None: ...
+    def load(self, progress: LoadProgress, power_w: float | None, seconds_left: float | None) -> None:
+        self.left_s.append(seconds_left)
 
     def trial_done(self, record: TrialRecord) -> None:
         self.done.append(record)

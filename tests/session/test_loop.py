@@ -23,7 +23,7 @@ from bench.errors import (
     UsageError,
 )
 from bench.ports import LoadPlan
-from bench.records import Case, Status
+from bench.records import Case, LoadSpec, Status
 from bench.session.interrupts import Interrupts
 from bench.session.loop import RunOutcome, Session, new_run_id
 from tests.session.fakes import (
@@ -94,10 +94,28 @@ def test_other_engine_arguments_are_another_start(rig: Rig) -> None:
     assert rig.events.count("start") == 2
 
 
+@pytest.mark.parametrize(("batching", "starts"), [("continuous", 1), ("static", 2)])
+def test_each_size_of_whole_batches_is_a_start(rig: Rig, batching: str, starts: int) -> None:
+    rig.run(*(a_case(str(size), batching=batching, load=LoadSpec(kind="closed", batch_size=size)) for size in (1, 2)))
+    assert rig.events.count("start") == starts
+
+
 def test_phases_are_told_in_order(rig: Rig) -> None:
     rig.probes.devices = (a_board(0),)
     rig.run(a_case())
     assert rig.observer.phases == ["pull", "idle", "start", "idle", "trial", "warmup", "measure", "drain", "save"]
+
+
+@pytest.mark.parametrize(
+    ("num_prompts", "expected"), [(None, [0.5, 0.0, 0.0, 5.0, 2.0, None]), (50, [None, None, None, None, None, None])]
+)
+def test_the_time_left_counts_from_where_the_window_began(
+    rig: Rig, num_prompts: int | None, expected: list[float | None]
+) -> None:
+    """A second of warm-up, five of window; the slots took four seconds to fill."""
+    rig.load.glances = (("warmup", 0.5), ("warmup", 2.0), ("warmup", 4.0), ("measure", 4.25), ("measure", 7.25), ("drain", 9.25))
+    rig.run(a_case(load=LoadSpec(kind="closed", batch_size=2, num_prompts=num_prompts)))
+    assert rig.observer.left_s == expected
 
 
 def test_without_a_power_sensor_no_time_is_spent_idle(rig: Rig) -> None:

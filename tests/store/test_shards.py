@@ -118,11 +118,26 @@ def test_an_event_log_survives_parquet(tmp_path: Path, log: EventLog) -> None:
     assert same_log(read_log(tmp_path), log)
 
 
+def test_counts_of_a_tokenizer_survive_parquet(tmp_path: Path) -> None:
+    log = dataclasses.replace(make_event_log(3, 0), output_retokenized=np.array([4, -1, 5]))
+    write_log(tmp_path, "t", log)
+    assert same_log(read_log(tmp_path), log)
+
+
+def test_a_log_of_an_earlier_bench_without_the_newest_column_is_read(tmp_path: Path) -> None:
+    log = make_event_log()
+    write_log(tmp_path, "t", log)
+    path = tmp_path / "requests.parquet"
+    older = f"SELECT * EXCLUDE (output_retokenized_tokens) FROM '{path}'"
+    duckdb.sql(f"COPY ({older}) TO '{tmp_path}/older.parquet' (FORMAT parquet)")
+    (tmp_path / "older.parquet").replace(path)
+    assert same_log(read_log(tmp_path), log)
+
+
 def test_an_empty_event_log_survives_parquet(tmp_path: Path) -> None:
     nothing = np.zeros(0, dtype=np.int64)
-    log = EventLog(
-        **{f.name: () if f.name in ("finish_reason", "error") else nothing for f in dataclasses.fields(EventLog)}  # type: ignore[arg-type]
-    )
+    special = {"finish_reason": (), "error": (), "output_retokenized": None}
+    log = EventLog(**{f.name: special.get(f.name, nothing) for f in dataclasses.fields(EventLog)})  # type: ignore[arg-type]
     write_log(tmp_path, "t", log)
     assert same_log(read_log(tmp_path), log)
 
@@ -178,7 +193,9 @@ def test_every_field_of_a_reading_and_of_a_log_is_stored(tmp_path: Path) -> None
 def test_readings_of_an_earlier_bench_lack_what_it_did_not_know(tmp_path: Path) -> None:
     write_telemetry(tmp_path, "t", Telemetry(readings=(Reading(uid="a", before_ns=1, after_ns=2, power_w=1.5),)))
     path = tmp_path / "telemetry.parquet"
-    duckdb.execute(f"COPY (SELECT * EXCLUDE (foreign_processes, engine_memory_b) FROM '{path}') TO '{tmp_path}/old.parquet' (FORMAT parquet)")
+    duckdb.execute(
+        f"COPY (SELECT * EXCLUDE (foreign_processes, engine_memory_b) FROM '{path}') TO '{tmp_path}/old.parquet' (FORMAT parquet)"
+    )
     (tmp_path / "old.parquet").replace(path)
     assert read_readings(tmp_path)[1] == (Reading(uid="a", before_ns=1, after_ns=2, power_w=1.5),)
 

@@ -65,6 +65,7 @@ REST: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "precision": WORDS,
         "protocol": st.sampled_from(get_args(ProtocolName)),
         "stream": st.booleans(),
+        "batching": st.just("continuous"),
         "engine_args": st.dictionaries(
             WORDS.filter(lambda word: word not in ("password", "token")),
             st.one_of(WORDS, st.booleans(), st.integers(-9, 9), st.floats(-9, 9)),
@@ -144,6 +145,7 @@ def written_out(case: Case) -> dict[str, Any]:
         "engine_args": case.engine_args,
         "protocol": case.protocol,
         "stream": case.stream,
+        "batching": case.batching,
         "batch_size": None if load.stages else load.batch_size,
         "request_rate": load.request_rate,
         "arrivals": load.arrivals,

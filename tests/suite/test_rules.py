@@ -27,6 +27,7 @@ IMPOSSIBLE: list[tuple[dict[str, str], int, str]] = [
     ({"model": "m", "max_concurrency": "4"}, 4, "'max_concurrency' without 'request_rate'"),
     ({"model": "m", "max_concurrency": "4", "batch_size": "4"}, 5, "'max_concurrency' together with 'batch_size'"),
     ({"model": "m", "num_prompts": "9", "duration": "10s"}, 5, "'num_prompts' together with 'duration'"),
+    ({"model": "m", "batching": "static"}, 4, "'batching: static' without 'num_prompts'"),
     ({"model": "m", "ignore_eos": "false", "exact_lengths": "true"}, 5, "'exact_lengths: true' with 'ignore_eos: false'"),
     ({"model": "m", "warmup": "10s", "request_timeout": "10s"}, 5, "'warmup' is not shorter than 'request_timeout'"),
     ({"model": "m", "grace": "20s", "request_timeout": "10s"}, 5, "'grace' is longer than 'request_timeout'"),

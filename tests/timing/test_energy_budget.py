@@ -11,12 +11,16 @@ import pytest
 from bench.records import Measured, Metric, Profile, SensorInfo, Telemetry
 from bench.timing import measure
 from bench.timing.energy import device_energy
+from bench.timing.error_budget import MEANINGS
+from bench.timing.joules import Baseline, Work, energy_metrics
 from bench.timing.readings import device_series
 from bench.timing.recorded import recorded_devices, recorded_scopes
+from bench.timing.scopes import scope_energies
 from bench.timing.spec import PER_UNIT
 from tests.timing.builders import (
     ENERGY,
     POWER,
+    S,
     closed_loop,
     make_case,
     make_device,
@@ -253,3 +257,16 @@ def test_a_recorded_window_tells_each_device_and_each_scope() -> None:
     assert sums["accelerator"].energy_j == pytest.approx(4000)
     assert sums["cpu_package"].energy_j is None
     assert sums["dram"].energy_j is None
+
+
+def test_every_term_that_a_metric_can_have_is_put_in_words() -> None:
+    """A window with a gap, spread tokens and an idle: each cause is there, and known to whoever explains it."""
+    readings = [r for r in poll(-5, 65, 0.1, power_w=lambda t: 300.0 + 50 * np.sin(t)) if not 20 * S < r.before_ns < 20.5 * S]
+    device = make_device(power=replace(POWER, averaging_window_s=0.1, gain_error=0.05), power_limit_w=700.0)
+    series = device_series(telemetry([device], readings))
+    (energy,) = scope_energies(series, window_ms(0, 60_000), 0.1).values()
+    tokens = np.full(20, 100.0)
+    work = Work(output_tokens=tokens, total_tokens=None, completed=tokens / 50, edge_tokens=5.0, reason="")
+    rest = Baseline(power_w=100.0, reason=None, half_w=3.0, gain_w=5.0)
+    found = energy_metrics(energy, 60.0, work, idle=rest, resident=rest, rng=np.random.default_rng(1))
+    assert set(found["j_per_output_tok_net"].terms) == set(MEANINGS)

@@ -112,6 +112,21 @@ def test_a_gap_contributes_bounds_and_coverage() -> None:
     assert codes(found) == ["power_coverage"]
 
 
+@pytest.mark.parametrize(
+    ("gap_s", "expected"), [(0.2, []), (0.3, []), (0.4, ["power_gap"]), (0.5, ["power_gap"]), (0.7, ["power_coverage"])]
+)
+def test_gaps_up_to_a_hundredth_of_the_window_widen_the_interval(gap_s: float, expected: list[str]) -> None:
+    """Three periods are 0.3 s, one per cent of the window 0.6 s."""
+    readings = [*poll(-1, 10, 0.1, power_w=lambda _: 300.0), *poll(10 + gap_s, 61, 0.1, power_w=lambda _: 300.0)]
+    series = device_series(telemetry([make_device(power_limit_w=700.0)], readings))["gpu-0"]
+    found = device_energy(series, window_ms(0, 60_000), 0.1, idle_w=100.0)
+    assert codes(found) == expected
+    assert found.energy_j == pytest.approx(18_000)
+    blind_s = gap_s if expected else 0.0
+    assert found.coverage == pytest.approx(1 - blind_s / 60)
+    assert (found.low_j, found.high_j) == pytest.approx((18_000 - 200 * blind_s, 18_000 + 400 * blind_s))
+
+
 @pytest.mark.parametrize(("first_s", "last_s"), [(5.0, 60.0), (0.0, 50.0), (20.0, 21.0)])
 def test_readings_that_do_not_reach_the_edges_are_a_gap_too(first_s: float, last_s: float) -> None:
     found = energy_of(poll(first_s, last_s, 0.1, power_w=lambda _: 300.0), (0, 60))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +19,13 @@ from tests.timing.builders import ENERGY, S, make_device, window_ms
 GAIN_SD = 0.05 / 1.96
 """The stated 5% is what 95% of boards keep within."""
 IDLE_W, J_PER_TOK = 90.0, 0.25
+TOK_PER_S, TOK_PER_REQUEST = 800.0, 50
+NOISE_W, IDLE_NOISE_W = 12.0, 4.0
+TICK_S = 0.1
+AROUND_S = 2.0
+"""What is simulated on either side of a window."""
+BOARDS = 2000
+"""A cell of the long table: shares are then known to half a per cent."""
 Kind = Literal["integral", "counter"]
 GAIN_LEFT_OUT = "the same-board interval and the true scale"
 
@@ -53,11 +61,24 @@ def series(t_s: FloatArray, *, power_w: FloatArray | None = None, energy_j: Floa
     )
 
 
+def noise(rng: np.random.Generator, ticks: int, sd: float, forgets_s: float) -> FloatArray:
+    """Watts in each tick: normal, of memory exp(-t / forgets_s)."""
+    kept = float(np.exp(-TICK_S / forgets_s))
+    fresh = rng.normal(0, sd * np.sqrt(1 - kept**2), ticks)
+    fresh[0] = rng.normal(0, sd)
+    found = np.empty(ticks)
+    last = 0.0
+    for i, step in enumerate(fresh.tolist()):
+        last = kept * last + step
+        found[i] = last
+    return found
+
+
 def drawn(rng: np.random.Generator, load_w: FloatArray, gain: float, kind: Kind) -> DeviceSeries:
     """Readings, each 0.1 s with 10% jitter, of a board that draws `load_w` in each tenth of a second from -2 s on."""
-    edges = np.arange(len(load_w) + 1) * 0.1 - 2.0
+    edges = np.arange(len(load_w) + 1) * TICK_S - AROUND_S
     polls = edges[1:-1] + rng.uniform(-0.01, 0.01, len(edges) - 2)
-    so_far_j = np.concatenate(([0.0], np.cumsum(load_w * 0.1)))
+    so_far_j = np.concatenate(([0.0], np.cumsum(load_w * TICK_S)))
     if kind == "counter":
         offset_s = rng.uniform(0, 0.1)  # the counter moves each 0.1 s at a phase of its own
         last_s = np.floor((polls - offset_s) / 0.1) * 0.1 + offset_s
@@ -72,22 +93,22 @@ def energy_of(board: DeviceSeries, seconds: float) -> ScopeEnergy:
     return energy
 
 
-def simulate(rng: np.random.Generator, kind: Kind, *, seconds: float = 30.0, rate: float = 800.0) -> Board:
-    """Tokens arrive at random; power is idle power, energy per token, and noise that lasts half a second."""
+def simulate(rng: np.random.Generator, kind: Kind, *, seconds: float, forgets_s: float) -> Board:
+    """Tokens arrive at random; power is idle power, energy per token, and noise that lasts for `forgets_s`."""
     gain = 1.0 + rng.normal(0, GAIN_SD)
-    ticks = round((seconds + 4) * 10)
-    tokens = rng.poisson(rate / 10, ticks).astype(np.float64)
-    slow = np.convolve(rng.normal(0, 12, ticks + 4), np.ones(5) / np.sqrt(5), mode="valid")
-    load = drawn(rng, IDLE_W + J_PER_TOK * tokens * 10 + slow, gain, kind)
-    rest = drawn(rng, IDLE_W + rng.normal(0, 6, 140), gain, kind)
+    ticks = round((seconds + 2 * AROUND_S) / TICK_S)
+    tokens = rng.poisson(TOK_PER_S * TICK_S, ticks).astype(np.float64)
+    load = drawn(rng, IDLE_W + J_PER_TOK * tokens / TICK_S + noise(rng, ticks, NOISE_W, forgets_s), gain, kind)
+    rest = drawn(rng, IDLE_W + noise(rng, 140, IDLE_NOISE_W, forgets_s), gain, kind)
     blocks = block_count(seconds)
-    inside = tokens[20 : 20 + round(seconds * 10)]
+    inside = tokens[round(AROUND_S / TICK_S) :][: round(seconds / TICK_S)]
     per_block = inside.reshape(blocks, -1).sum(axis=1)
-    work = Work(output_tokens=per_block, total_tokens=per_block * 2, completed=per_block / 50, edge_tokens=0.0, reason="")
+    completed = per_block / TOK_PER_REQUEST
+    work = Work(output_tokens=per_block, total_tokens=per_block * 2, completed=completed, edge_tokens=0.0, reason="")
     idle = baseline(energy_of(rest, 10.0), 10.0, "")
     metrics = energy_metrics(energy_of(load, seconds), seconds, work, idle=idle, resident=idle, rng=rng)
-    gross = J_PER_TOK + IDLE_W / rate
-    return Board(metrics=metrics, gain=gain, gross=gross, net=J_PER_TOK, per_request=gross * 50)
+    gross = J_PER_TOK + IDLE_W / TOK_PER_S
+    return Board(metrics=metrics, gain=gain, gross=gross, net=J_PER_TOK, per_request=gross * TOK_PER_REQUEST)
 
 
 def covers(metric: Metric, truth: float) -> bool:
@@ -96,42 +117,68 @@ def covers(metric: Metric, truth: float) -> bool:
     return metric.low <= truth <= metric.high
 
 
-def coverage(trials: int, kind: Kind, seed: int) -> dict[str, float]:
+def truths(board: Board) -> dict[str, float]:
+    """What each interval is to hold: a same-board one what this very board would read."""
+    return {
+        "j_per_output_tok": board.gross,
+        "j_per_output_tok_net": board.net,
+        "j_per_request": board.per_request,
+        "tok_per_j": 1 / board.gross,
+        "j_per_output_tok_same_board": board.gain * board.gross,
+        "j_per_output_tok_net_same_board": board.gain * board.net,
+    }
+
+
+def coverage(boards: int, kind: Kind, seed: int, *, seconds: float, forgets_s: float) -> dict[str, float]:
+    """Share of `boards` whose interval holds the truth, by metric; and the same-board one's usual half-width."""
     rng = np.random.default_rng(seed)
-    names = ("j_per_output_tok", "j_per_output_tok_net", "j_per_request", "tok_per_j", "j_per_output_tok_same_board")
-    hits = dict.fromkeys((*names, GAIN_LEFT_OUT), 0)
-    for _ in range(trials):
-        board = simulate(rng, kind)
-        for name, truth in (
-            ("j_per_output_tok", board.gross),
-            ("j_per_output_tok_net", board.net),
-            ("j_per_request", board.per_request),
-            ("tok_per_j", 1 / board.gross),
-            ("j_per_output_tok_same_board", board.gain * board.gross),
-        ):
-            hits[name] += covers(board.metrics[name], truth)
-        hits[GAIN_LEFT_OUT] += covers(board.metrics["j_per_output_tok_same_board"], board.gross)
-    return {name: count / trials for name, count in hits.items()}
+    hits: dict[str, list[float]] = {}
+    for _ in range(boards):
+        board = simulate(rng, kind, seconds=seconds, forgets_s=forgets_s)
+        same_board = board.metrics["j_per_output_tok_same_board"]
+        for name, truth in truths(board).items():
+            hits.setdefault(name, []).append(covers(board.metrics[name], truth))
+        hits.setdefault(GAIN_LEFT_OUT, []).append(covers(same_board, board.gross))
+    return {name: float(np.mean(found)) for name, found in hits.items()}
 
 
-@pytest.mark.parametrize("kind", ["integral", "counter"])
-def test_intervals_hold_the_truth_95_times_in_100(kind: Kind) -> None:
-    """The same-board one holds what this very board would read; the truth itself it holds far less often."""
-    found = coverage(300, kind, 11)
-    assert found.pop(GAIN_LEFT_OUT) < 0.8
+def slack(share: float, boards: int) -> float:
+    """Two standard errors of a share that `boards` were counted for."""
+    return 2.0 * float(np.sqrt(share * (1.0 - share) / boards))
+
+
+def check(found: dict[str, float], boards: int, seconds: float) -> None:
+    """A window as short as the noise that it may hide can't tell quick noise from slow: there the interval errs on the wide side.
+    So do net and absolute ones, which add terms that seldom err together.
+    """
+    most = 0.975 if seconds >= 30 else 0.99
+    assert found["j_per_output_tok_same_board"] <= most + slack(most, boards)
     for name, share in found.items():
-        assert 0.92 <= share <= 0.975, name
+        assert name == GAIN_LEFT_OUT or share >= 0.92 - slack(0.92, boards), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "forgets_s"), [("integral", 30.0, 0.5), ("counter", 60.0, 5.0), ("integral", 10.0, 5.0)]
+)
+def test_intervals_hold_the_truth_95_times_in_100(kind: Kind, seconds: float, forgets_s: float) -> None:
+    check(coverage(150, kind, 11, seconds=seconds, forgets_s=forgets_s), 150, seconds)
+
+
+def test_the_same_board_interval_holds_the_true_scale_far_less_often() -> None:
+    assert coverage(60, "counter", 3, seconds=60.0, forgets_s=0.1)[GAIN_LEFT_OUT] < 0.5
 
 
 @pytest.mark.proof
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["integral", "counter"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_same_over_many_boards(kind: Kind, seed: int) -> None:
-    found = coverage(5000, kind, seed)
-    assert found.pop(GAIN_LEFT_OUT) < 0.7
-    for name, share in found.items():
-        assert 0.92 <= share <= 0.975, name
+@pytest.mark.parametrize("seconds", [10.0, 30.0, 60.0])
+@pytest.mark.parametrize("forgets_s", [0.1, 1.0, 5.0])
+def test_the_same_over_many_boards(capsys: pytest.CaptureFixture[str], kind: Kind, seconds: float, forgets_s: float) -> None:
+    found = coverage(BOARDS, kind, 1, seconds=seconds, forgets_s=forgets_s)
+    told = ", ".join(f"{name} {share:.1%}" for name, share in found.items())
+    with capsys.disabled():
+        sys.stdout.write(f"\n{kind}, window {seconds:.0f} s, noise forgotten in {forgets_s} s, {BOARDS} boards: {told}\n")
+    check(found, BOARDS, seconds)
 
 
 def test_a_noisy_idle_window_widens_the_net_interval_only() -> None:

@@ -61,6 +61,17 @@ def test_a_failure_of_our_own_engine_points_at_its_log() -> None:
     assert "engine's log" in told(failed(Outcome.CONNECT, None), case=make_case())
 
 
+@pytest.mark.parametrize(
+    ("url", "command"),
+    [
+        ("unix:/run/llm.sock", "curl -i --unix-socket /run/llm.sock http://localhost/v1/models"),
+        ("unix:/run/my%20llm.sock:/api/v1", "curl -i --unix-socket '/run/my llm.sock' http://localhost/api/v1/models"),
+    ],
+)
+def test_a_socket_is_tried_by_hand_with_a_command_that_works(url: str, command: str) -> None:
+    assert told(failed(Outcome.CONNECT, None), case=make_case(base_url=url)).endswith(command)
+
+
 def test_without_failures_it_says_what_there_was() -> None:
     assert told([]).endswith("no request was sent")
     assert "5 were cut off; none of them was answered" in told(failed(Outcome.CANCELLED, None))

@@ -220,6 +220,15 @@ def test_memory_of_a_cpu_case_is_the_engines_processes() -> None:
     assert found["accelerator_util_mean"].value is None
 
 
+def test_the_module_around_a_board_has_no_memory_of_its_own() -> None:
+    """As on Grace Hopper and Apple silicon. A module that stands alone has."""
+    boards = [make_device("gpu", board="gpu"), make_device("module", scope="module", board="gpu")]
+    readings = [*with_memory("gpu", 40, 3), *polled(-2, 12, 0.1, uid="module", power_w=lambda _: 100.0)]
+    assert run(telemetry(boards, readings)).metrics["memory_used_peak_b"].value == 40
+    alone = run(telemetry([make_device("apu", scope="module", board="apu")], with_memory("apu", 40, 3)))
+    assert alone.metrics["memory_used_peak_b"].value == 40
+
+
 def test_memory_that_one_board_hides_is_missing() -> None:
     boards: list[DeviceInfo] = [make_device("g0"), make_device("g1", reasons={"memory_used_b": "not supported"})]
     readings = [*with_memory("g0", 40, 3), *polled(-2, 12, 0.1, uid="g1", power_w=lambda _: 100.0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -33,7 +34,9 @@ def test_the_window_is_half_open() -> None:
     requests = [Request(sent_ms=-50, chunks=[(0, 4), (10_000, 4)], usage=2, closed_ms=10_001)]
     assert metrics_of(requests)["output_tok_per_s"].value == pytest.approx(0.1)
     whole = window_ms(0, 10_000, kind="whole_job")
-    assert metrics_of(requests, window=whole)["output_tok_per_s"].value == pytest.approx(0.2)
+    assert metrics_of(requests, window=whole)["output_tok_per_s"].value == pytest.approx(0.1)
+    a_nanosecond_longer = replace(whole, t1_ns=whole.t1_ns + 1)
+    assert metrics_of(requests, window=a_nanosecond_longer)["output_tok_per_s"].value == pytest.approx(0.2)
 
 
 def test_a_closed_loop_delivers_its_rate_inside_its_interval() -> None:

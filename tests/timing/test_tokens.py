@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,18 @@ def test_told_tokens_per_chunk_are_taken() -> None:
     assert found.per_chunk.tolist() == [1.0, 3.0, 4.0]
     assert found.source == "ids"
     assert found.per_chunk_known.all()
+
+
+def test_counts_of_a_tokenizer_stand_in_where_the_server_has_none() -> None:
+    told = Request(chunks=[(1, 4, CONTENT), (2, 4, CONTENT)], usage=2)
+    counted = Request(chunks=[(3, 4, CONTENT, 2), (4, 4, CONTENT, 0), (5, 4, CONTENT, 3)])
+    whole = Request(chunks=[])  # not streamed
+    log = replace(make_log([told, counted, whole]), output_retokenized=np.array([MISSING, 5, 7]))
+    found = count_tokens(log)
+    assert found.n_out.tolist() == [2, 5, 7]
+    assert found.per_chunk.tolist() == [1.0, 1.0, 2.0, 0.0, 3.0]
+    assert found.per_chunk_known.tolist()[:2] == [True, True]
+    assert found.source == "retokenized"
 
 
 def test_told_tokens_stand_in_for_missing_usage() -> None:

@@ -22,7 +22,6 @@ from bench.records import (
     Window,
 )
 from bench.timing import measure
-from bench.timing.precision import normal_precision, same_precision
 from bench.timing.validity import RULES
 from tests.timing.builders import (
     ENERGY,
@@ -271,20 +270,6 @@ def test_a_first_token_at_the_moment_of_sending_is_impossible() -> None:
 # --- precision --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("asked", "have", "same"), [
-    ("fp16", "torch.float16", True), ("fp16", "half", True), ("bf16", "bfloat16", True), ("fp16", "bf16", False),
-    ("fp8", "FP8_E4M3", True), ("fp8", "bf16", False), (None, "bf16", True), ("auto", "bf16", True), ("fp16", None, True),
-    ("q4_1", "Q4_1", True), ("q4_k_m", "Q4_K - Medium", True), ("q4_k_m", "Q4_K - Small", False), ("int4", "Q4_1", True),
-    ("int8", "q4_0", False), ("int8", "q8_0", True), ("int4", "awq", True), ("fp16", "F16", True), ("int4", "int8", False),
-])  # fmt: skip
-def test_same_precision(asked: str | None, have: str | None, same: bool) -> None:
-    assert same_precision(asked, have) is same
-
-
-def test_unsaid_precision_is_none() -> None:
-    assert [normal_precision(name) for name in (None, "", "Auto", "torch.bfloat16")] == [None, None, None, "bf16"]
-
-
 def test_silent_precision_fallback_spoils_all() -> None:
     measured = judge(case=make_case(precision="fp8"), engine_precision="bfloat16")
     assert found(measured, "silent_precision_fallback") == {"all": "invalid"}
@@ -370,6 +355,22 @@ def test_a_counter_that_was_reset_leaves_no_joule() -> None:
     measured = judge(seen=telemetry([make_device(energy=ENERGY)], readings))
     assert found(measured, "counter_reset") == {"energy": "invalid"}
     assert measured.metrics["energy_j"].value is None
+
+
+def test_a_short_gap_widens_the_interval_of_the_joules_and_warns() -> None:
+    whole = poll(-2, 62, 0.1, power_w=lambda _: 300.0)
+    missed = [r for r in whole if not 20 * S < r.before_ns < 20.4 * S]
+    load = make_load(make_log(closed_loop(seconds=60)), window_ms(0, 60_000))
+    seen, complete = (
+        measure(make_case(), load, telemetry([make_device(power_limit_w=700.0)], readings), {}, {})
+        for readings in (missed, whole)
+    )
+    assert found(seen, "power_gap") == {"energy": "warning"}
+    assert found(complete, "power_gap") == {}
+    wide, narrow = (one.metrics["j_per_output_tok_same_board"] for one in (seen, complete))
+    assert wide.value == pytest.approx(narrow.value)
+    assert wide.terms["unseen"][1] == pytest.approx(0.4 * 400 / 18_000 * (wide.value or 0), rel=0.01)
+    assert (wide.high or 0) > (narrow.high or 0)
 
 
 @pytest.mark.parametrize(("probe", "at_s", "expected"), [

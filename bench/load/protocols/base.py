@@ -10,8 +10,8 @@ import msgspec
 
 from bench.records import MISSING, Case, Target
 
-Content = tuple[int, int]
-"""`ChunkKind` and UTF-8 bytes of a chunk's text."""
+Content = tuple[int, str]
+"""`ChunkKind` and text of a chunk."""
 
 ERROR_TEXT_LIMIT = 300
 
@@ -53,7 +53,7 @@ class Answer:
 
     events: list[int] = field(default_factory=list)
     kinds: list[int] = field(default_factory=list)
-    sizes_b: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     usage: Usage | None = None
     finish_reason: str | None = None
@@ -118,7 +118,7 @@ def fold(events: Iterable[EventLike], content_of: Callable[[Any], Content | None
         total = usage.completion_tokens if usage is not None else None
         answer.events.append(index)
         answer.kinds.append(content[0])
-        answer.sizes_b.append(content[1])
+        answer.texts.append(content[1])
         answer.tokens.append(held + ids if ids else growth(total, counted))
         counted, held = total, 0
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from bench.load.protocols.base import Answer, read_events, usage_of, utf8_size
+from bench.load.protocols.base import Answer, read_events, usage_of
 from bench.records import MISSING, Case, ChunkKind, Target
 
 _CONTENT = int(ChunkKind.CONTENT)
@@ -53,7 +53,7 @@ def _fold(events: Sequence[_Event], answer: Answer) -> None:
             continue
         answer.events.append(index)
         answer.kinds.append(_CONTENT)
-        answer.sizes_b.append(utf8_size(text))
+        answer.texts.append(text)
         answer.tokens.append(MISSING if count is None else count + held)
         held = 0
     answer.usage = usage_of(prompt, total)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bench.load.protocols.base import Answer, growth, read_events, usage_of, utf8_size
+from bench.load.protocols.base import Answer, growth, read_events, usage_of
 from bench.records import Case, ChunkKind, Target
 
 _CONTENT = int(ChunkKind.CONTENT)
@@ -45,7 +45,7 @@ def _fold(events: Sequence[_Event], answer: Answer) -> None:
             continue
         answer.events.append(index)
         answer.kinds.append(_CONTENT)
-        answer.sizes_b.append(utf8_size(event.content))
+        answer.texts.append(event.content)
         answer.tokens.append(held + ids if ids else growth(event.tokens_predicted, counted))
         counted, held = event.tokens_predicted, 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bench.load.protocols.base import Answer, Content, Usage, read_openai, utf8_size
+from bench.load.protocols.base import Answer, Content, Usage, read_openai
 from bench.load.protocols.openai_completions import request_fields
 from bench.records import Case, ChunkKind, Target
 
@@ -57,15 +57,15 @@ def _content_in(delta: _Delta | None) -> Content | None:
     text = delta.content
     if text:
         # servers that send a last reasoning piece beside the first answer piece: it is the answer that begins here
-        return _CONTENT, utf8_size(text)
+        return _CONTENT, text
     text = delta.reasoning or delta.reasoning_content
     if text:
-        return _REASONING, utf8_size(text)
+        return _REASONING, text
     if delta.refusal:
-        return _REFUSAL, utf8_size(delta.refusal)
+        return _REFUSAL, delta.refusal
     if delta.tool_calls:
-        size_b = sum(utf8_size(c.function.arguments) for c in delta.tool_calls if c.function and c.function.arguments)
-        return (_TOOL, size_b) if size_b else None
+        arguments = "".join(c.function.arguments for c in delta.tool_calls if c.function and c.function.arguments)
+        return (_TOOL, arguments) if arguments else None
     return None
 
 

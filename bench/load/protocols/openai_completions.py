@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bench.load.protocols.base import Answer, Content, Usage, read_openai, utf8_size
+from bench.load.protocols.base import Answer, Content, Usage, read_openai
 from bench.records import Case, ChunkKind, Target
 
 _CONTENT = int(ChunkKind.CONTENT)
@@ -26,7 +26,7 @@ class _Event(msgspec.Struct, gc=False):
 
 def _content_of(choice: _Choice) -> Content | None:
     text = choice.text
-    return (_CONTENT, utf8_size(text)) if text else None
+    return (_CONTENT, text) if text else None
 
 
 def request_fields(case: Case, output_tokens: int, *, exact: bool) -> dict[str, Any]:

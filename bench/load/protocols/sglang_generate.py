@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from bench.load.protocols.base import Answer, growth, read_events, usage_of, utf8_size
+from bench.load.protocols.base import Answer, growth, read_events, usage_of
 from bench.records import Case, ChunkKind, Target
 
 _CONTENT = int(ChunkKind.CONTENT)
@@ -41,12 +41,12 @@ def _fold(events: Sequence[_Event], answer: Answer) -> None:
     for index, (event, text) in enumerate(zip(events, texts, strict=True)):
         meta = event.meta_info or _Meta()
         _note(meta, answer)
-        new_b = utf8_size(text) - (utf8_size(shown) if cumulative else 0)
-        if new_b <= 0:
+        new = text[len(shown) :] if cumulative else text
+        if not new:
             continue
         answer.events.append(index)
         answer.kinds.append(_CONTENT)
-        answer.sizes_b.append(new_b)
+        answer.texts.append(new)
         answer.tokens.append(growth(meta.completion_tokens, counted))
         shown, counted = text, meta.completion_tokens or 0
 

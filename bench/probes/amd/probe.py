@@ -32,6 +32,9 @@ class AmdProbe(CardProbe):
     trusts_counter = False
 
     def ways(self) -> Sequence[Way]:
+        """None where all cards are Hygon's: `pyrsmi` would take them for AMD's."""
+        if presence.pci_devices(self.roots, "hygon") and not presence.pci_devices(self.roots, "amd"):
+            return ()
         return (self._by_library, self._by_files)
 
     def tool(self) -> Way | None:

@@ -75,10 +75,6 @@ def _card(folder: Path, index: int, driver: str | None) -> Card:
     )
 
 
-def _names(parts: list[Path]) -> str:
-    return " + ".join(part.name for part in parts)
-
-
 def is_apu(folder: Path) -> bool:
     """Whether CPU and GPU are one part, by the layout of the `gpu_metrics` table (its third byte is the format revision)."""
     try:

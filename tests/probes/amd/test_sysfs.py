@@ -14,6 +14,7 @@ from bench.probes.amd.probe import AmdProbe
 from bench.probes.presence import Roots, card, opened_by_signs
 from bench.records import DeviceInfo
 from tests.probes.amd.cards import RX_7900, STRIX_HALO, add_card
+from tests.probes.amd.fake_amdsmi import FakeAmdsmi
 from tests.probes.trees import replace_text, roots_env
 
 ADDRESS = "0000:03:00.0"
@@ -146,6 +147,15 @@ def test_a_compute_node_without_cards_is_told_with_the_fix(probe: AmdProbe, root
     (problem,) = probe.discover().problems
     assert "no AMD GPU can be seen" in problem.problem
     assert "--device=/dev/kfd" in problem.fix
+
+
+def test_a_host_of_hygons_cards_is_not_amds(roots: Roots, fake_amdsmi: FakeAmdsmi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hygon's stack brings the same node and a library of AMD's making; only the PCI vendor differs."""
+    replace_text(roots.dev / "kfd", "")
+    add_card(roots, ADDRESS, {**RX_7900, "vendor": "0x1d94"})
+    monkeypatch.setenv("FAKE_AMDSMI_STATE", str(fake_amdsmi.state))
+    found = AmdProbe(roots, fake_amdsmi.env()).discover()
+    assert (found.devices, found.problems) == ((), ())
 
 
 class TestSigns:

