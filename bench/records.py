@@ -315,6 +315,16 @@ class EngineHandle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSamples:
+    """An engine's own counters while a load ran, under the project's names: one column each, None where an answer lacked it;
+    `at_ns` is when each answer came.
+    """
+
+    at_ns: tuple[int, ...] = ()
+    counters: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostInfo:
     """The machine: `host_id` is a hash, no name or address is kept."""
 
@@ -701,6 +711,7 @@ class TrialRecord:
     metrics: dict[str, Metric] = field(default_factory=dict)
     engine_metrics_before: dict[str, float] = field(default_factory=dict)
     engine_metrics_after: dict[str, float] = field(default_factory=dict)
+    engine_samples: EngineSamples = field(default_factory=EngineSamples)
     dataset_hash: str | None = None
     prompts_recycled: bool = False
     telemetry_period_s: float | None = None

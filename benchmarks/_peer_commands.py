@@ -47,10 +47,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a client reports [ms]; `window_ns`: the part of its load that it speaks of, None for all of it."""
+    """What a client reports [ms], None where it does not; `window_ns`: the part of its load that it speaks of, None for all."""
 
-    ttft_p50_ms: float
-    ttft_p99_ms: float
+    ttft_p50_ms: float | None
+    ttft_p99_ms: float | None
     gap_p99_ms: float | None
     window_ns: tuple[int, int] | None = None
 
@@ -113,8 +113,11 @@ def _read_ours(job: Job, printed: str) -> Seen:
     trial = json.loads(printed)["trials"][0]
     ttft, icl, window = trial["metrics"]["ttft_ms"], trial["metrics"]["icl_ms"], trial["window"]
     return Seen(
-        ttft_p50_ms=ttft["p50"], ttft_p99_ms=ttft["p99"], gap_p99_ms=icl["p99"], window_ns=(window["t0_ns"], window["t1_ns"])
-    )  # fmt: skip
+        ttft_p50_ms=ttft.get("p50"),
+        ttft_p99_ms=ttft.get("p99"),
+        gap_p99_ms=icl.get("p99"),
+        window_ns=(window["t0_ns"], window["t1_ns"]),
+    )
 
 
 def _plain(name: str) -> Callable[[Job], list[str]]:

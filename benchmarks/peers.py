@@ -73,13 +73,13 @@ class Outcome:
 
     def row(self, client: Client) -> str:
         ttft, gap = true_latencies_ns(self.truth, *(self.seen.window_ns or ()))
-        true_p50, true_p99, true_gap = (float(np.quantile(*of)) / 1e6 for of in ((ttft, 0.5), (ttft, 0.99), (gap, 0.99)))
+        true = [f"{np.quantile(*of) / 1e6:.1f}" for of in ((ttft, 0.5), (ttft, 0.99), (gap, 0.99))]
+        seen_ms = (self.seen.ttft_p50_ms, self.seen.ttft_p99_ms, self.seen.gap_p99_ms)
+        seen = ["-" if ms is None else f"{ms:.1f}" for ms in seen_ms]
         chunks = len(self.truth["first"]) + len(self.truth["gap"])
-        seen_gap = "-" if self.seen.gap_p99_ms is None else f"{self.seen.gap_p99_ms:.1f} {client.gap}"
         return ROW.format(
-            client.name, f"{self.seen.ttft_p50_ms:.1f}", f"{true_p50:.1f}", f"{self.seen.ttft_p99_ms:.1f}", f"{true_p99:.1f}",
-            seen_gap, f"{true_gap:.1f}", f"{(self.cpu_s - self.start_cpu_s) / chunks * 1e6:.1f}",
-            f"{self.start_cpu_s:.1f} s, at {self.starts_s:.1f} s",
+            client.name, seen[0], true[0], seen[1], true[1], f"{seen[2]} {client.gap}", true[2],
+            f"{(self.cpu_s - self.start_cpu_s) / chunks * 1e6:.1f}", f"{self.start_cpu_s:.1f} s, at {self.starts_s:.1f} s",
         )  # fmt: skip
 
 

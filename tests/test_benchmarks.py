@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks._peer_commands import CLIENTS, Job, Seen
+from benchmarks import peers
+from benchmarks._peer_commands import CLIENTS, Client, Job, Seen
 from benchmarks._stream_server import Schedule
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,19 +49,43 @@ def test_open_loop() -> None:
     assert "requests/s: asked 50, scheduled 50.0, sent" in told
 
 
-def test_clients_that_are_there_are_run_and_others_named(tmp_path: Path) -> None:
+@pytest.fixture
+def all_cores() -> Iterator[None]:
+    """Back to all cores afterwards: the benchmark takes one."""
+    before = os.sched_getaffinity(0) if sys.platform == "linux" else set()
+    yield
+    if sys.platform == "linux":
+        os.sched_setaffinity(0, before)
+
+
+def named(name: str) -> Client:
+    return next(client for client in CLIENTS if client.name == name)
+
+
+def test_a_client_of_another_project_is_run_and_told_in_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_cores: None
+) -> None:
     (tmp_path / "vllm.py").write_text(FAKE_VLLM)
-    missing = str(tmp_path / "none")
-    told = run(
-        *("benchmarks/peers.py", "--streams", "2", "--rounds", "3"),
-        PEER_VLLM=f"{sys.executable} {tmp_path}/vllm.py",
-        PEER_AIPERF=missing,
-        PEER_GUIDELLM=missing,
-    )
-    rows = {line.split()[0]: line.split() for line in told.splitlines()}
-    assert (rows["vllm"][1], rows["vllm"][3], rows["vllm"][5]) == ("51.0", "52.0", "21.5")
-    assert rows["aiperf"][1:] == rows["guidellm"][1:] == ["not", "installed"]
-    assert float(rows["bench"][1]) >= 50.0
+    monkeypatch.setenv("PEER_VLLM", f"{sys.executable} {tmp_path}/vllm.py")
+    client = named("vllm")
+    outcome = peers.run(client, client.executable() or [], streams=1, rounds=1)
+    assert isinstance(outcome, peers.Outcome)
+    assert len(outcome.truth["first"]) == 1
+    assert outcome.starts_s > 0
+    row = outcome.row(client).split()
+    assert (row[0], row[1], row[3], row[5]) == ("vllm", "51.0", "52.0", "21.5")
+
+
+def test_a_client_that_fails_says_why(tmp_path: Path, all_cores: None) -> None:
+    (tmp_path / "vllm.py").write_text("raise SystemExit('no tokenizer')")
+    told = peers.run(named("vllm"), [sys.executable, str(tmp_path / "vllm.py")], streams=1, rounds=1)
+    assert told == "failed with exit status 1: no tokenizer"
+
+
+@pytest.mark.parametrize("name", ["vllm", "aiperf", "guidellm"])
+def test_a_client_that_is_not_there_is_left_out(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"PEER_{name.upper()}", str(tmp_path / "none"))
+    assert named(name).executable() is None
 
 
 @pytest.mark.parametrize(
@@ -74,5 +100,4 @@ def test_reports_of_other_clients_are_read(tmp_path: Path, name: str, report: st
     job = Job(url="http://127.0.0.1:1", folder=tmp_path, streams=2, rounds=3, schedule=Schedule())
     (tmp_path / report).parent.mkdir(exist_ok=True)
     (tmp_path / report).write_text(json.dumps(told))
-    client = next(client for client in CLIENTS if client.name == name)
-    assert client.read(job, "") == Seen(ttft_p50_ms=51.0, ttft_p99_ms=52.0, gap_p99_ms=21.5)
+    assert named(name).read(job, "") == Seen(ttft_p50_ms=51.0, ttft_p99_ms=52.0, gap_p99_ms=21.5)

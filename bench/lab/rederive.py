@@ -75,7 +75,8 @@ def recompute(record: TrialRecord, folder: Path) -> Measured:
         telemetry,
         record.engine_metrics_before,
         record.engine_metrics_after,
-        engine_precision=record.engine.precision if record.engine else None,
+        engine=record.engine,
+        samples=record.engine_samples,
         attached=record.engine is None or not record.engine.pids,
     )
 

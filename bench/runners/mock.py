@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from bench import __version__
 from bench.errors import UsageError
 from bench.ports import StartRequest
 from bench.records import TOKEN_ID_PROTOCOLS, Case, EngineHandle, Scalar, Target

@@ -31,6 +31,7 @@ from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
 from bench.session.telemetry import Baselines, Recorder
 from bench.session.trial import LOG_NAME, TrialSetting, failed_trial, moved_log, run_trial, trial_key
+from bench.units import format_bytes
 
 KEPT = (Status.VALID, Status.INVALID)
 """What a resumed run does not measure again. An invalid trial was measured to its end: to repeat it until it is valid would be
@@ -188,6 +189,8 @@ class Session:
             placement = self.place(todo.outcome.devices, first.devices)
             telemetry.settle()
             idle = None if attached else self._rest(telemetry, "before start", first)
+            if not attached:
+                stack.push(self._memory_check(telemetry))
             engine = stack.enter_context(self._start(todo, placement, work_dir))
             telemetry.watch(engine.handle.pids)
             resident = None if attached else self._rest(telemetry, "model resident", first)
@@ -211,6 +214,21 @@ class Session:
                 start_timeout_s=self.start_timeout_s,
             )
         )
+
+    def _memory_check(self, telemetry: Recorder) -> Callable[[type[BaseException] | None, object, object], None]:
+        """Called once the engine has gone: waits for its boards' memory to be free again, and tells what is not. A person who
+        interrupted does not wait.
+        """
+        boards = {device.uid: device.name for device in accelerators(telemetry.discovery().devices)}
+        before = {uid: held_b for uid, held_b in telemetry.memory_b().items() if uid in boards}
+
+        def check(kind: type[BaseException] | None, *_: object) -> None:
+            if before and (kind is None or not issubclass(kind, InterruptedRun)):
+                for uid, held_b in telemetry.await_free(before).items():
+                    more = f"{boards[uid]} ({uid}) holds {format_bytes(held_b)} more than before the engine was started"
+                    self.observer.note(f"{more}: what comes next may lack memory or share the board")
+
+        return check
 
     def _trials(self, setting: TrialSetting, engine: Engine, todo: _Todo) -> bool:
         while left := todo.trials:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,10 @@ SETTLE_S = 4.0
 """Longest wait for the sensors to be timed before a window begins."""
 _MARGIN_NS = 2_000_000_000
 """Readings kept on either side of a window, so that its edges can be interpolated."""
+FREE_S = 30.0
+"""Longest wait for an engine's memory to be free again [s]: drivers clean up after the process has gone."""
+_HELD_B = 256 << 20
+"""Memory that may stay in use without a word [bytes]: other programs come and go too."""
 _LOOK_S = 0.05
 _TAIL_POLLS = 3
 _TAIL_S = 2.0
@@ -172,6 +176,22 @@ class Recorder:
             if reading.uid in uids and reading.power_w is not None:
                 newest.setdefault(reading.uid, reading.power_w)
         return sum(newest.values()) if uids and len(newest) == len(uids) else None
+
+    def memory_b(self) -> dict[str, int]:
+        """Newest memory in use of each device that tells it [bytes]."""
+        self.collect()
+        return {r.uid: r.memory_used_b for r in self._readings if r.memory_used_b is not None}
+
+    def await_free(self, before: Mapping[str, int]) -> dict[str, int]:
+        """Wait until devices hold no more memory than `before`; what is held beyond it after a while, by uid [bytes]."""
+
+        def held() -> dict[str, int]:
+            now = self.memory_b()
+            return {uid: now[uid] - was for uid, was in before.items() if now.get(uid, was) - was > _HELD_B}
+
+        since_ns = self._clock.monotonic_ns()
+        self._until(lambda: not held() and self._is_read_past(since_ns), FREE_S)
+        return held()
 
     def baselines(self, idle: Window | None, resident: Window | None) -> Baselines:
         """The idle windows with their readings, which outlive `forget`."""

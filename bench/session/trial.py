@@ -14,6 +14,7 @@ from bench.records import (
     Case,
     ClockAnchor,
     DeviceInfo,
+    EngineSamples,
     HostInfo,
     LoadProgress,
     LoadResult,
@@ -25,6 +26,7 @@ from bench.records import (
     TrialRecord,
 )
 from bench.session.boards import accelerators
+from bench.session.engine_watch import EngineWatch
 from bench.session.interrupts import Interrupts
 from bench.session.telemetry import Baselines, Recorder
 
@@ -66,6 +68,7 @@ class _Attempt:
     telemetry: Telemetry | None = None
     before: dict[str, float] = field(default_factory=dict)
     after: dict[str, float] = field(default_factory=dict)
+    samples: EngineSamples = field(default_factory=EngineSamples)
 
     @property
     def case(self) -> Case:
@@ -160,7 +163,11 @@ def _measure(attempt: _Attempt) -> None:
     """Drive the load and work out the numbers. Raises: EngineDied, InterruptedRun, TargetError, LoadError."""
     setting, engine = attempt.setting, attempt.engine
     attempt.before = engine.server_metrics()
-    result = attempt.result = _drive(attempt)
+    with EngineWatch(engine, setting.clock, attempt.before) as watch:
+        try:
+            result = attempt.result = _drive(attempt)
+        finally:
+            attempt.samples = watch.samples()
     _refuse_dead(engine)
     attempt.after = engine.server_metrics(result.window)
     assert attempt.telemetry is not None
@@ -170,7 +177,8 @@ def _measure(attempt: _Attempt) -> None:
         attempt.telemetry,
         attempt.before,
         attempt.after,
-        engine_precision=engine.handle.precision,
+        engine=engine.handle,
+        samples=attempt.samples,
         attached=not engine.handle.pids,
     )
     setting.interrupts.check()
@@ -258,6 +266,7 @@ def _record(attempt: _Attempt) -> TrialRecord:
         metrics=measured.metrics if measured else {},
         engine_metrics_before=attempt.before,
         engine_metrics_after=attempt.after,
+        engine_samples=attempt.samples,
         dataset_hash=result.dataset_hash if result else None,
         prompts_recycled=result.prompts_recycled if result else False,
         telemetry_period_s=telemetry.period_s if telemetry else None,

@@ -194,6 +194,48 @@ _LOAD_ROWS: tuple[_Row, ...] = (
     ("kv_cache_util_peak", "share", None, False, "KV cache in use, highest", "from the engine's own metrics", "engine has none"),
 )
 
+_ENGINE_ROWS: tuple[_Row, ...] = (
+    (
+        "requests_running_mean",
+        "1",
+        None,
+        False,
+        "requests that the engine works on",
+        "mean of its gauge, asked each second",
+        "as above",
+    ),
+    (
+        "requests_waiting_mean",
+        "1",
+        None,
+        False,
+        "requests that wait in the engine",
+        "mean of its gauge, asked each second",
+        "as above",
+    ),
+    ("requests_waiting_peak", "1", None, False, "requests that wait in the engine, most", "largest of its gauge", "as above"),
+    (
+        "preemptions",
+        "1",
+        "down",
+        False,
+        "requests put back for lack of memory",
+        "its counter, last before the window to first after it",
+        "as above",
+    ),
+    ("engine_start_s", "s", "down", False, "start of the engine", "launch to the first good health page", "an attached endpoint"),
+    ("engine_load_s", "s", "down", False, "loading of the weights", "as the engine logs it", "it does not"),
+    (
+        "engine_first_token_s",
+        "s",
+        "down",
+        False,
+        "first token of all, after the start",
+        "good health page to the first token",
+        "an attached endpoint",
+    ),
+)
+
 PER_UNIT = ("", "_same_board", "_net", "_net_same_board")
 """Endings of an energy per unit of work: gross and net, each with its absolute interval and with that of one board."""
 
@@ -329,7 +371,7 @@ def _scope_rows() -> Iterable[_Row]:
 def _table() -> dict[str, MetricSpec]:
     latency = [_spec("distribution", (n, unit, "down", gated, d, f, u)) for n, unit, gated, d, f, u in _LATENCY_ROWS]
     per_request = [_spec("distribution", (n, unit, better, False, d, f, u)) for n, unit, better, d, f, u in _PER_REQUEST_ROWS]
-    scalars = [_spec("scalar", row) for row in (*_LOAD_ROWS, *_DEVICE_ROWS, *_scope_rows())]
+    scalars = [_spec("scalar", row) for row in (*_LOAD_ROWS, *_ENGINE_ROWS, *_DEVICE_ROWS, *_scope_rows())]
     return {spec.name: spec for spec in (*latency, *per_request, *scalars)}
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bench.records import Case, EventLog, LoadResult, Measured, Metric, Telemetry
+from bench.records import Case, EngineHandle, EngineSamples, EventLog, LoadResult, Measured, Metric, Telemetry
 from bench.timing.client_rules import Judged
 from bench.timing.energies import device_metrics
+from bench.timing.engine_state import engine_metrics, token_counts_disagree, window_state
 from bench.timing.failures import NO_WINDOW, without_window
 from bench.timing.load_rules import load_reasons
 from bench.timing.requests import observe, request_metrics
@@ -24,19 +25,22 @@ def measure(
     before: Mapping[str, float],
     after: Mapping[str, float],
     *,
-    engine_precision: str | None = None,
+    engine: EngineHandle | None = None,
+    samples: EngineSamples | None = None,
     attached: bool = False,
 ) -> Measured:
     """Every metric of a trial with its interval or its reason, and what makes the trial untrustworthy.
 
-    `before`, `after`: the engine's own counters around the load. `engine_precision`: what the engine says it runs.
+    `before`, `after`: the engine's own counters around the load. `engine`: what it says of itself; `samples`: its
+    counters while the load ran.
     `attached`: the engine is not ours, so that devices count only when the case names them. The bootstrap is seeded by the
     case: the same trial always gives the same numbers.
     """
     window = load.window
     if window is None or window.t1_ns <= window.t0_ns:
         return _without_window(case, load.log)
-    before, after = _finite(before), _finite(after)
+    state = {} if samples is None else window_state(samples, window)
+    before, after = _finite(before), state | _finite(after)
     seen = observe(case, load.log, window)
     metrics = request_metrics(seen, before, after)
     judged = Judged(
@@ -55,8 +59,12 @@ def measure(
     )
     devices = device_metrics(seen, telemetry, np.random.default_rng(case.seed), attached=attached)
     return Measured(
-        metrics=_in_order(metrics | devices.metrics),
-        reasons=(*load_reasons(judged, engine_precision), *devices.reasons),
+        metrics=_in_order(metrics | {m.name: m for m in engine_metrics(engine, state)} | devices.metrics),
+        reasons=(
+            *load_reasons(judged, engine.precision if engine else None),
+            *token_counts_disagree(seen.log, seen.tokens.n_out, before, after, case.profile),
+            *devices.reasons,
+        ),
         energy_scope=devices.scope,
     )
 

@@ -70,6 +70,7 @@ _TABLE = (
     _rule("length_mismatch", ("throughput",), _WARNING, "share of replies of another length above this", 0.01),
     _rule("input_length_mismatch", ("throughput", "latency"), _WARNING, "share of prompts of another length above this", 0.01),
     _rule("prefix_cache_hits", _LOAD, _WARNING, "share of prompt tokens from a prefix cache above this", 0.01),
+    _rule("token_counts_disagree", ("throughput",), _WARNING, "the engine generated more or fewer tokens than the client got"),
     _rule("prompts_recycled", _LOAD, _WARNING, "prompts were sent a second time"),
     _rule("throttled_thermal", ("all",), _STRICTER, "share of readings under a thermal limit above this", 0.01),
     _rule("temperature_drift", ("all",), _STRICTER, "temperature moved across the window by more than this [K]", 10.0),

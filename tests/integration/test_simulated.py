@@ -110,8 +110,16 @@ def test_a_sweep_of_lengths_splits_into_the_law(bench: BenchCommand, tmp_path: P
 @pytest.mark.proof
 @pytest.mark.alone
 @pytest.mark.parametrize("law", [{}, {"COUNTER": "off"}, {"COUNTER": "off", "NOISE": "0.02", "SEED": "1"}, {"UPDATE_MS": "100"}])
-def test_a_minute_by_counter_and_by_integral(bench: BenchCommand, law: dict[str, str]) -> None:
+def test_a_minute_by_counter_and_by_integral(
+    bench: BenchCommand, capsys: pytest.CaptureFixture[str], law: dict[str, str]
+) -> None:
     metrics = run(bench, seconds=60, idle_w=20, j_per_token=0.05, **law)
+    found, truth = metrics["j_per_output_tok_simulated"], analytic(20, 0.05, metrics["output_tok_per_s"]["value"])
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nsim {law}: {found['value']:.5f} J/token ({found['low']:.5f} to {found['high']:.5f}, "
+            f"{(found['high'] - found['low']) / 2 / found['value']:.2%}), by the law: {truth:.5f}\n"
+        )
     check(metrics, 20, 0.05)
     method = "integral" if "COUNTER" in law else "counter"
     assert metrics["j_per_output_tok_simulated"]["source"].startswith(method)

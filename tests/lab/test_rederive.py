@@ -119,7 +119,7 @@ def store(root: Path, requests: list[Request], telemetry: Telemetry, *, window: 
         log=make_log(requests), window=window, health=HEALTHY, dataset_hash="d", prompts_recycled=over.pop("recycled", False)
     )
     before, after = {"prompt_tokens_total": 10.0}, NAN_GAUGES
-    found = measure(case, load, telemetry, before, after, engine_precision=engine.precision, attached=False)
+    found = measure(case, load, telemetry, before, after, engine=engine, attached=False)
     record = make_record(
         case=case,
         engine=engine,
@@ -284,7 +284,7 @@ def test_nothing_that_the_numbers_depend_on_is_left_out_of_the_shard() -> None:
         "devices", "readings", "ends", "problems", "period_s", "idle", "resident", "idle_readings",
     ]  # fmt: skip
     assert list(inspect.signature(measure).parameters) == [
-        "case", "load", "telemetry", "before", "after", "engine_precision", "attached",
+        "case", "load", "telemetry", "before", "after", "engine", "samples", "attached",
     ]  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def test_closed_window_begins_after_every_first_token_and_its_requests_are_follo
     assert result.health.coalesced_read_share is not None
 
 
-@given(st.integers(1, 300), st.floats(0, 600), st.integers(0, 99))
+@given(st.integers(1, 300), st.just(0.0) | st.floats(1e-9, 600), st.integers(0, 99))  # shorter than a tick is no time
 def test_slots_begin_one_in_each_part_of_the_first_half_of_the_warm_up(slots: int, warmup_s: float, seed: int) -> None:
     offsets = start_offsets_s(slots, warmup_s, seed)
     assert len(offsets) == slots
@@ -226,8 +226,9 @@ def test_open_loop_counts_refusals(tmp_path: Path) -> None:
     with ScriptedServer(reply) as server:
         result = drive(server.url, tmp_path, load=load, duration_s=0.3, grace_s=0.5)
     assert set(result.log.outcome) == {Outcome.CONNECT}
-    assert len(result.log) >= 20
-    assert result.window is not None
+    window, due_ns = result.window, result.log.scheduled_ns
+    assert window is not None
+    assert ((due_ns >= window.t0_ns) & (due_ns < window.t1_ns)).sum() in (14, 15, 16)  # 50/s for 0.3 s, however slow the machine
     assert np.all(result.log.sent_ns != MISSING)
 
 

@@ -103,8 +103,14 @@ def test_one_suite_file_serves_both(bench: BenchCommand, tmp_path: Path, vllm_py
         assert model.made_of == q4_1.weights_sha256
         assert (record.metrics["output_tok_per_s"].value or 0.0) > 0.0
         assert (record.metrics["ttft_ms"].p50 or 0.0) > 0.0
-        made, seen = ({**record.engine_metrics_after}, {**record.engine_metrics_before})
-        assert made["generation_tokens_total"] > seen["generation_tokens_total"]
+        assert all((record.metrics[f"engine_{name}_s"].value or 0.0) > 0.0 for name in ("start", "first_token"))
+        assert (record.metrics["requests_running_mean"].value or 0.0) > 0.0
+        assert record.engine_metrics_after["generation_tokens_total"] > record.engine_metrics_before["generation_tokens_total"]
+        assert "token_counts_disagree" not in {reason.code for reason in record.reasons}
+        if record.case.engine == "vllm":
+            assert 0.0 < (record.metrics["kv_cache_util_peak"].value or 0.0) <= 1.0
+            assert record.metrics["preemptions"].value == 0.0
+            assert (record.metrics["engine_load_s"].value or 0.0) > 0.0
     table = bench("table")
     assert [word for line in table.stdout.splitlines() for word in line.split() if word in ("llamacpp", "vllm")] == [
         "llamacpp",

