@@ -174,11 +174,11 @@ class TestProcesses:
         seeing.close()
         assert (reading.engine_memory_b, reading.foreign_processes) == (4096, min(others, 1))
 
-    @pytest.mark.parametrize(("pids", "foreign"), [(f"{0xFFFFFFFF}:4096", None), (f"{os.getpid()}:{(1 << 64) - 1}", 0.0)])
+    @pytest.mark.parametrize(("pids", "foreign"), [(f"{0xFFFFFFFF}:4096", None), (f"ours:{(1 << 64) - 1}", 0.0)])
     def test_what_is_not_told_is_missing(
         self, fake: FakeLibrary, seeing: IluvatarProbe, pids: str, foreign: float | None
     ) -> None:
-        fake.set("0.pids", pids)
+        fake.set("0.pids", pids.replace("ours", str(os.getpid())))
         seeing.discover()
         seeing.watch([os.getpid()])
         reading = seeing.sample(IDLE)
