@@ -26,6 +26,7 @@ from tests.runners.vllm_venv import ensure, has_build
 NAMED = os.environ.get("BENCH_TORCH_PYTHON") or os.environ.get("BENCH_VLLM_PYTHON")
 pytestmark = [
     pytest.mark.engine,
+    pytest.mark.heavy,
     pytest.mark.timeout(1200),
     pytest.mark.skipif(not NAMED and not has_build(), reason="name a Python with torch and transformers in BENCH_TORCH_PYTHON"),
 ]

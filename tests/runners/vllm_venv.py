@@ -2,7 +2,7 @@
 
     python tests/runners/vllm_venv.py
 
-`make engines` runs it, and so does the first test that needs it. Standard library only.
+`make engines-heavy` runs it, and so does the first test that needs it. Standard library only.
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ def measured(samples: EngineSamples, **extra: Any) -> Measured:
 
 
 def test_gauges_are_those_of_the_window_alone() -> None:
-    inside = lambda second: 0 <= second < 10  # noqa: E731
+    def inside(second: int) -> bool:
+        return 0 <= second < 10
+
     found = measured(
         each_second(
             kv_cache_util=lambda second: 0.1 * second if inside(second) else 1.0,
