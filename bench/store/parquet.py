@@ -58,11 +58,11 @@ TELEMETRY_COLUMNS = {
     "power_w": "DOUBLE",
     "energy_j": "DOUBLE",
     "memory_used_b": "BIGINT",
-    "engine_memory_b": "BIGINT",
     "utilisation": "DOUBLE",
     "temperature_c": "DOUBLE",
     "clock_mhz": "DOUBLE",
     "foreign_processes": "DOUBLE",
+    "engine_memory_b": "BIGINT",
     "throttle": "VARCHAR[]",
 }
 _LOG_FIELDS = {
