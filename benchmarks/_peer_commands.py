@@ -47,12 +47,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a client reports [ms], None where it does not; `window_ns`: the part of its load that it speaks of, None for all."""
+    """What a client reports [ms], None where it does not; `window_ns`: the part of its load that it speaks of, None for all;
+    `verdict`: what it says of its own numbers.
+    """
 
     ttft_p50_ms: float | None
     ttft_p99_ms: float | None
     gap_p99_ms: float | None
     window_ns: tuple[int, int] | None = None
+    verdict: str = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,7 @@ def _read_ours(job: Job, printed: str) -> Seen:
         ttft_p99_ms=ttft.get("p99"),
         gap_p99_ms=icl.get("p99"),
         window_ns=(window["t0_ns"], window["t1_ns"]),
+        verdict=trial["status"],
     )
 
 

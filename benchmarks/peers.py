@@ -3,9 +3,9 @@
 Each gets the benchmark's server (50 ms to the first token, then one every 20 ms, 128 in all) for itself, and the first core where
 there are two. Beside what it reports stands what the server did: over the same window where the client tells one, else over all
 that it was asked. CPU per chunk is that of the whole command with all its processes, report included, less what it took until
-its first request (start-up: CPU, and when that request came). `vllm bench serve`, `aiperf` and `guidellm` are found on PATH, or
-by PEER_VLLM, PEER_AIPERF and PEER_GUIDELLM, each a command in an environment of its own, in one word or several
-(PEER_VLLM="/envs/vllm/bin/python -m vllm.entrypoints.cli.main").
+its first request (start-up: CPU, and when that request came); the verdict is the client's own on its numbers. `vllm bench serve`,
+`aiperf` and `guidellm` are found on PATH, or by PEER_VLLM, PEER_AIPERF and PEER_GUIDELLM, each a command in an environment of its
+own, in one word or several (PEER_VLLM="/envs/vllm/bin/python -m vllm.entrypoints.cli.main").
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from benchmarks._stream_server import Schedule, StreamServer, TruthNs
 from benchmarks._trials import cpu_s, true_latencies_ns
 
 NOT_INSTALLED = 4
-COLUMNS = ("client", "TTFT p50", "true", "TTFT p99", "true", "gap p99", "true", "us/chunk", "start-up")
-ROW = "{:<16}{:>9}{:>8}{:>10}{:>8}{:>14}{:>8}{:>10}  {}"
+COLUMNS = ("client", "TTFT p50", "true", "TTFT p99", "true", "gap p99", "true", "us/chunk", "start-up", "verdict")
+ROW = "{:<16}{:>9}{:>8}{:>10}{:>8}{:>14}{:>8}{:>10}  {:<18}{}"
 POLL_S = 0.25
 
 
@@ -80,6 +80,7 @@ class Outcome:
         return ROW.format(
             client.name, seen[0], true[0], seen[1], true[1], f"{seen[2]} {client.gap}", true[2],
             f"{(self.cpu_s - self.start_cpu_s) / chunks * 1e6:.1f}", f"{self.start_cpu_s:.1f} s, at {self.starts_s:.1f} s",
+            self.seen.verdict,
         )  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from bench.load.address import Address
 from bench.load.wire import Connection, Owner
 
 _CONNECT_TIMEOUT_S = 10.0
+DIALS_AT_ONCE = 64
+"""Below the usual backlog of a listening socket: a dropped SYN costs a second."""
 _ANSWER_LIMIT_B = 1 << 16
 
 
@@ -22,7 +24,7 @@ class Dialer:
         self._owner = owner
         self._tls = ssl.create_default_context() if address.tls else None
         self._found: list[tuple[socket.AddressFamily, tuple[Any, ...] | str]] = []
-        self._gate = asyncio.Semaphore(64)  # below the usual backlog of a listening socket: a dropped SYN costs a second
+        self._gate = asyncio.Semaphore(DIALS_AT_ONCE)
 
     async def connect(self) -> Connection:
         """A new connection. Raises: OSError."""

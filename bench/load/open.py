@@ -8,6 +8,7 @@ from math import inf
 from time import perf_counter_ns
 
 from bench.load.arrivals import arrival_offsets_s, partition, share
+from bench.load.dial import DIALS_AT_ONCE
 from bench.load.driver import Driver
 from bench.load.spill import End
 from bench.load.timer import MomentTimer
@@ -16,7 +17,11 @@ from bench.records import MISSING
 
 
 class OpenLoop(Driver):
-    """Sends each request when it is due. Where `max_concurrency` holds one back, its due time stays: queueing is not hidden."""
+    """Sends each request when it is due. Where `max_concurrency` holds one back, its due time stays: queueing is not hidden.
+
+    One that finds no idle connection waits for the first to be had, be it new or freed by another request. Were each tied to a
+    connection of its own, a stall would leave thousands to open, with the freed ones idle beside them.
+    """
 
     def start(self, start_ns: int) -> None:
         load = self.case.load
@@ -30,7 +35,8 @@ class OpenLoop(Driver):
         self._cap = inf if load.max_concurrency is None else share(load.max_concurrency, self.workers, self.worker)
         self._busy = 0
         self._queue: deque[int] = deque()
-        self._dialling: dict[int, int] = {}
+        self._waiting: dict[int, tuple[int, int]] = {}  # for a connection: number -> (due, when it could have gone) [ns]
+        self._dials = 0
         self._idle: list[Connection] = []
         self._timer = MomentTimer(self.loop, self._tick)
         self._tick()
@@ -49,7 +55,7 @@ class OpenLoop(Driver):
     def ended(self, connection: Connection, end: End, *, reusable: bool) -> None:
         good = self.count(connection, end)
         if good and reusable and not connection.dead:
-            self._idle.append(connection)
+            self._hand_over(connection)
         elif not connection.dead:
             self.forget(connection)
             connection.close()
@@ -69,7 +75,8 @@ class OpenLoop(Driver):
         """
         now_ns = perf_counter_ns()
         held_back = [(self.next_number(), due_ns) for due_ns in (*self._queue, *self._due_ns[self._next :])]
-        for number, due_ns in (*self._dialling.items(), *held_back):
+        waiting = [(number, due_ns) for number, (due_ns, _) in self._waiting.items()]
+        for number, due_ns in (*waiting, *held_back):
             if self.t0_ns <= due_ns < min(self.t1_ns, now_ns):
                 self.spill.sent(number, due_ns, MISSING, MISSING, MISSING)
                 self.spill.end(
@@ -98,9 +105,9 @@ class OpenLoop(Driver):
             number = self.next_number()  # now, not once there is a connection: what is due first is the first of the data
             connection = self._take_idle()
             if connection is None:
-                self._dialling[number] = scheduled_ns
+                self._waiting[number] = scheduled_ns, possible_ns
                 self.book(number, scheduled_ns)
-                self.spawn(self._dial(number, scheduled_ns, possible_ns))
+                self._dial_more()
             else:
                 self._launch(connection, number, scheduled_ns, possible_ns)
 
@@ -123,17 +130,41 @@ class OpenLoop(Driver):
         if not self.stopped:
             self._drain(now_ns)
 
-    async def _dial(self, number: int, scheduled_ns: int, possible_ns: int) -> None:
+    def _hand_over(self, connection: Connection) -> None:
+        """A connection that can be used goes to who has waited longest."""
+        if self._waiting and not self.stopped:
+            self._launch(connection, *self._longest_waiting())
+        else:
+            self._idle.append(connection)
+
+    def _longest_waiting(self) -> tuple[int, int, int]:
+        number = next(iter(self._waiting))
+        return number, *self._waiting.pop(number)
+
+    def _dial_more(self) -> None:
+        """As many connections at once as wait for one, within what a server's backlog bears."""
+        while self._dials < min(DIALS_AT_ONCE, len(self._waiting)):
+            self._dials += 1
+            self.spawn(self._dial())
+
+    async def _dial(self) -> None:
         tried_ns = perf_counter_ns()
         try:
             connection = await self.dialer.connect()
         except OSError as error:
-            del self._dialling[number]
+            self._dials -= 1
+            self._refused(tried_ns, error)
+        else:
+            self._dials -= 1
+            self.live[connection] = None
+            self._hand_over(connection)
+        self._dial_more()
+
+    def _refused(self, tried_ns: int, error: OSError) -> None:
+        """No connection could be had: who has waited longest fails by that."""
+        if self._waiting:
+            number, scheduled_ns, _ = self._longest_waiting()
             _, asked_in, asked_out = self.pool.take(number)
             self.spill.sent(number, scheduled_ns, tried_ns, asked_in, asked_out)
             self.fail_to_connect(scheduled_ns, tried_ns, error, number)
             self.unsent(0)
-            return
-        del self._dialling[number]
-        self.live[connection] = None
-        self._launch(connection, number, scheduled_ns, possible_ns)
