@@ -8,8 +8,8 @@ import pytest
 
 from tests.conftest import BenchCommand
 
-SERVER = ("--engine-arg", "ttft_ms=100", "--engine-arg", "gap_ms=100", "--engine-arg", "max_in_flight=8")
-LOAD = ("--input-tokens", "8", "--output-tokens", "4", "--duration", "5s", "--warmup", "0.5s", "--idle", "0s", "--repeats", "3")
+SERVER = ("--engine-arg", "ttft_ms=400", "--engine-arg", "gap_ms=200", "--engine-arg", "max_in_flight=8")
+LOAD = ("--input-tokens", "8", "--output-tokens", "3", "--duration", "5s", "--warmup", "0.5s", "--idle", "0s", "--repeats", "3")
 SEARCH = ("--find", "knee", "--low", "4", "--high", "16", "--points", "4")
 
 

@@ -59,6 +59,7 @@ def leaves_nothing(process: subprocess.Popen[str]) -> bool:
 
 
 class TestRecord:
+    @pytest.mark.alone
     def test_the_command_keeps_its_output_and_exit_code_and_the_file_has_its_energy(
         self, bench: BenchCommand, env: dict[str, str], tmp_path: Path
     ) -> None:
