@@ -21,6 +21,7 @@ _PHASES = {
     "start": "starting the engine",
     "attach": "attaching",
     "idle": "measuring idle power",
+    "check": "comparing its answers",
     "warmup": "warming up",
     "measure": "measuring",
     "drain": "waiting for the last requests",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from bench.errors import UsageError
-from bench.load.proxy import Proxy, proxy_for
+from bench.proxy import Proxy, proxy_for
 from bench.unix_url import parse_unix
 
 _VERSIONED = re.compile(r"/v\d+\w*$")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
@@ -43,12 +44,13 @@ def worker_count(case: Case, cores: int) -> int:
     have a request in flight.
     """
     load = case.load
-    if case.client_workers is not None:
-        return max(1, min(case.client_workers, load.max_concurrency or case.client_workers))
     streams = load.batch_size if load.kind == "closed" else load.max_concurrency
+    most = min(most for most in (streams, load.max_concurrency, load.num_prompts, sys.maxsize) if most)
+    if case.client_workers is not None:
+        return min(case.client_workers, most)
     by_streams = math.ceil((streams or 1) / _STREAMS_PER_WORKER)
     by_rate = math.ceil((peak_rate(load) or 0) / _REQUESTS_PER_S_PER_WORKER) if load.kind == "open" else 1
-    return max(1, min(max(by_streams, by_rate), cores - 1, load.num_prompts or cores, load.max_concurrency or cores))
+    return max(1, min(max(by_streams, by_rate), cores - 1, most))
 
 
 class WireLoad:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import socket
 import ssl
 import threading
@@ -16,10 +17,10 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from bench.proxy import Proxy, proxy_for
 from bench.unix_http import UnixConnection
 from bench.unix_url import parse_unix
 
@@ -53,10 +54,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer:
-    """No HTTP answer at all, and why. `missing`: the socket file of a `unix:` URL; `denied`: by the system, to this user."""
+    """No HTTP answer at all, and why. `missing`: the socket file of a `unix:` URL; `denied`: by the system, to this user.
+    `proxy`: what stood between and may be the one to blame.
+    """
 
     kind: Kind
     detail: str
+    proxy: str | None = None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -64,17 +68,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: object) -> None:
         return None
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the host of `url` is this machine by its very name."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def get(url: str, *, timeout_s: float = 5.0, headers: Mapping[str, str] | None = None) -> Answer | NoAnswer:
@@ -145,6 +138,7 @@ class _Exchange:
         self._found: Answer | NoAnswer | None = None
         self._bug: Exception | None = None
         self._connection: http.client.HTTPConnection | None = None
+        self._proxy = _proxy_to(url)
 
     def run(self) -> None:
         try:
@@ -179,11 +173,13 @@ class _Exchange:
         unix = parse_unix(self._url)
         plain = _Http(self._opened) if unix is None else _HttpOverSocket(self._opened, unix.socket_path)
         url = self._url if unix is None else f"http://localhost{unix.path}"
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), plain, _Https(self._opened)]
-        if is_loopback(url):
-            handlers.append(urllib.request.ProxyHandler({}))
-        opener = urllib.request.build_opener(*handlers)
-        request = urllib.request.Request(url, self._body, self._headers)  # noqa: S310 - the caller has checked the scheme
+        between = {} if self._proxy is None else dict.fromkeys(("http", "https"), f"http://{self._proxy}")
+        through = urllib.request.ProxyHandler(between)
+        opener = urllib.request.build_opener(_NoRedirect(), plain, _Https(self._opened), through)
+        headers = self._headers
+        if self._proxy is not None and self._proxy.authorization is not None:
+            headers = {**headers, "Proxy-Authorization": self._proxy.authorization}
+        request = urllib.request.Request(url, self._body, headers)  # noqa: S310 - the caller has checked the scheme
         try:
             with opener.open(request, timeout=self._timeout_s) as reply:
                 return self._whole(reply)
@@ -221,13 +217,25 @@ class _Exchange:
         return bytes(parts)
 
     def _late(self) -> NoAnswer:
-        return NoAnswer(kind="timeout", detail=f"no whole answer within {self._timeout_s:.3g} s")
+        return NoAnswer(kind="timeout", detail=f"no whole answer within {self._timeout_s:.3g} s", proxy=self._between())
 
     def _no_answer(self, reason: object) -> NoAnswer:
-        return self._late() if isinstance(reason, TimeoutError) else _no_answer(reason)
+        return self._late() if isinstance(reason, TimeoutError) else _no_answer(reason, self._between())
+
+    def _between(self) -> str | None:
+        return None if self._proxy is None else str(self._proxy)
 
 
-def _no_answer(reason: object) -> NoAnswer:
+def _proxy_to(url: str) -> Proxy | None:
+    """The proxy that the environment names for `url`. Raises: UsageError for one that can't be used."""
+    parts = urlsplit(url)
+    if parts.hostname is None:
+        return None
+    tls = parts.scheme == "https"
+    return proxy_for(parts.hostname, parts.port or (443 if tls else 80), tls=tls, environ=os.environ)
+
+
+def _no_answer(reason: object, proxy: str | None) -> NoAnswer:
     kinds: tuple[tuple[type[Exception], Kind], ...] = (
         (ssl.SSLError, "tls"),
         (socket.gaierror, "dns"),
@@ -236,7 +244,8 @@ def _no_answer(reason: object) -> NoAnswer:
         (PermissionError, "denied"),
     )
     kind: Kind = next((word for error, word in kinds if isinstance(reason, error)), "broken")
-    return NoAnswer(kind=kind, detail=f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason))
+    detail = f"{type(reason).__name__}: {reason}" if isinstance(reason, Exception) else str(reason)
+    return NoAnswer(kind=kind, detail=detail, proxy=proxy)
 
 
 def _encodable(value: Any) -> Any:

@@ -200,6 +200,11 @@ def _served(endpoint: _Endpoint, case: Case, answer: Answer | NoAnswer) -> tuple
 
 def _unreachable(endpoint: _Endpoint, failure: NoAnswer) -> TargetError:
     root, detail = endpoint.shown, endpoint.quote(failure.detail)
+    if failure.proxy is not None:
+        return TargetError(
+            f"{root} can't be reached through the proxy {failure.proxy}: {detail}",
+            hint="correct http_proxy or https_proxy, or add the host to no_proxy to reach it directly",
+        )
     said: dict[Kind, tuple[str, str]] = {
         "missing": (f"there is no socket at {root}", "start the server, or correct --base-url"),
         "denied": (f"the system refuses a connection to {root}: {detail}", "run it as a user who may connect there"),

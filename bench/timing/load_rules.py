@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bench.precision import same_precision
-from bench.records import MISSING, TOKEN_ID_PROTOCOLS, Case, Reason, Window
+from bench.records import MISSING, TOKEN_ID_PROTOCOLS, Case, Outcome, Reason, Window
 from bench.stats import Trend, linear_trend, mean_interval
 from bench.timing.client_rules import Judged, client_saturated
 from bench.timing.failures import most_frequent
@@ -48,8 +48,22 @@ def too_few_requests(judged: Judged) -> tuple[Reason, ...]:
     least = threshold("too_few_requests", judged.case.profile)
     if judged.members.count >= least:
         return ()
-    text = f"{judged.members.count} requests in the window, at least {least:.0f} needed: run longer"
+    text = f"{judged.members.count} requests began in the window, at least {least:.0f} needed: {_busy_with_earlier(judged)}"
     return raise_code("too_few_requests", judged.case.profile, text)
+
+
+def _busy_with_earlier(judged: Judged) -> str:
+    """What kept requests from being sent in the window, or that it was short: those sent before it that had not ended."""
+    log, window = judged.log, judged.window
+    ended_in_time = (log.closed_ns != MISSING) & (log.closed_ns < window.t0_ns)
+    earlier = (log.sent_ns != MISSING) & (log.sent_ns < window.t0_ns) & ~ended_in_time
+    outlasted = earlier & ((log.closed_ns == MISSING) | (log.closed_ns >= window.t1_ns))
+    failure = most_frequent(log, earlier)
+    if failure is not None and failure.outcome is not Outcome.CANCELLED:
+        return f"{failure.count} of {int(earlier.sum())} sent before it ended badly in it: {failure}"
+    if outlasted.any():
+        return f"{int(outlasted.sum())} sent before it had not ended when it did: the server hangs, or one answer takes longer"
+    return "run longer"
 
 
 def errors(judged: Judged) -> tuple[Reason, ...]:

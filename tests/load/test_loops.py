@@ -267,7 +267,11 @@ def test_worker_counts() -> None:
     assert count(8, kind="closed", batch_size=257) == 2
     assert count(2, kind="closed", batch_size=1000) == 1
     assert count(1, kind="closed", batch_size=1000) == 1
-    assert count(2, 3, kind="closed", batch_size=1) == 3
+    assert count(2, 3, kind="closed", batch_size=4) == 3
+    assert count(2, 3, kind="closed", batch_size=1) == 1
+    assert count(2, 3, kind="closed", batch_size=4, num_prompts=2) == 2
+    assert count(2, 3, kind="open", request_rate=10.0, max_concurrency=2) == 2
+    assert count(2, 3, kind="open", request_rate=10.0) == 3
     assert count(16, kind="open", request_rate=4000.0) == 4
     assert count(16, kind="open", arrivals="burst", num_prompts=2) == 1
 

@@ -15,7 +15,7 @@ import pytest
 
 from bench.errors import TargetError, UsageError
 from bench.load.address import http_head, route
-from bench.load.proxy import Proxy, proxy_for
+from bench.proxy import Proxy, proxy_for
 from bench.records import Outcome
 from tests.load.scripted import ScriptedServer, answer, chunked, drive, make_target
 from tests.load.test_wire import make_certificate
@@ -44,6 +44,8 @@ def found(url: str, **environ: str) -> Proxy | None:
             Proxy(host="other.lan", port=1),
         ),
         ("http://localhost:8000", {"http_proxy": "http://proxy.lan:3128"}, None),
+        ("http://127.9.9.9", {"http_proxy": "http://proxy.lan:3128"}, None),
+        ("http://localhost.example.com", {"http_proxy": "http://proxy.lan:3128"}, HERE),
         ("http://127.0.0.1:8000", {"all_proxy": "http://proxy.lan:3128"}, None),
         ("http://[::1]:8000", {"http_proxy": "http://proxy.lan:3128"}, None),
         ("unix:/run/llm.sock", {"http_proxy": "http://proxy.lan:3128"}, None),
@@ -82,7 +84,9 @@ def test_no_proxy_by_network(rules: str, direct: bool) -> None:
     assert (proxy_for("10.1.2.3", 80, tls=False, environ={"http_proxy": "p:1", "NO_PROXY": rules}) is None) is direct
 
 
-@pytest.mark.parametrize("url", ["socks5://user:pw-secret@p:1080", "https://user:pw-secret@p:443", "http://p:port", "http://"])
+@pytest.mark.parametrize(
+    "url", ["socks5://user:pw-secret@p:1080", "https://user:pw-secret@p:443", "http://p:port", "http://", "http://[::1", "::::"]
+)
 def test_proxies_that_cannot_be_used_are_refused_without_their_password(url: str) -> None:
     with pytest.raises(UsageError, match="http_proxy names a proxy") as caught:
         found("http://llm.lan", http_proxy=url)

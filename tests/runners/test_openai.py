@@ -16,7 +16,7 @@ from bench.runners import openai
 from bench.runners.base_url import api_base
 from bench.runners.openai import AttachedEngine, OpenAIRunner
 from bench.runners.process import free_port
-from tests.runners.cases import case, request
+from bench.testing.cases import case, request
 from tests.runners.endpoint import Endpoint, Page, models, page
 
 KEY = "sk-very-secret-1234"
@@ -188,6 +188,26 @@ def test_nothing_listens() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(TargetError, match=f"nothing listens at {url}"):
         attach(url)
+
+
+@pytest.mark.parametrize("url", ["http://192.0.2.1:8000", "https://192.0.2.1", "http://llm.example"])
+def test_a_proxy_that_is_not_there_is_the_one_that_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = f"127.0.0.1:{free_port()}"
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://user:pw-secret@{proxy}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(TargetError, match=f"can't be reached through the proxy {proxy}") as caught:
+        attach(url)
+    assert "no_proxy" in str(caught.value.hint)
+    assert "pw-secret" not in f"{caught.value}{caught.value.hint}"
+
+
+@pytest.mark.parametrize("proxy", ["http://[::1", "::::", "socks5://127.0.0.1:1"])
+def test_a_proxy_that_can_not_be_used_is_refused_by_its_variable(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(UsageError, match="http_proxy names a proxy"):
+        attach("http://192.0.2.1:8000")
 
 
 def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.records import (
@@ -94,6 +95,26 @@ def test_too_few_requests(count: int, bad: bool) -> None:
     assert bool(found(measured, "too_few_requests")) is bad
 
 
+@pytest.mark.parametrize(
+    ("earlier", "words"),
+    [
+        ([], "at least 5 needed: run longer"),
+        ([steady(-900.0 + i, ttft_ms=100, gap_ms=1, n=4) for i in range(4)], "run longer"),
+        ([steady(-900.0 + i, ttft_ms=15_000, gap_ms=50, n=8) for i in range(4)], "4 sent before it had not ended"),
+        ([Request(sent_ms=-900.0, outcome=Outcome.CANCELLED, finish=None)] * 3, "3 sent before it had not ended"),
+        (
+            [Request(sent_ms=-900.0, outcome=Outcome.HTTP, finish=None, error="slow down", closed_ms=5000.0)] * 2,
+            "2 of 2 sent before it ended badly in it: HTTP status other than 200: slow down",
+        ),
+        ([Request(sent_ms=-900.0, outcome=Outcome.TIMEOUT, finish=None)] * 2, "no end within the request timeout"),
+    ],
+)
+def test_too_few_requests_tells_what_the_server_was_busy_with(earlier: list[Request], words: str) -> None:
+    measured = judge([*earlier, steady(100.0)])
+    (text,) = [reason.message for reason in measured.reasons if reason.code == "too_few_requests"]
+    assert words in text
+
+
 @pytest.mark.parametrize(("failed", "bad"), [(5, False), (6, True)])
 def test_errors(failed: int, bad: bool) -> None:
     requests = [steady(90.0 * i) for i in range(100 - failed)]
@@ -175,9 +196,19 @@ def test_a_count_bound_job_need_not_fill_its_slots() -> None:
     assert found(judge(case=case, health=replace(HEALTHY, in_flight_asked=64, in_flight_reached=8)), "client_saturated") == {}
 
 
-@pytest.mark.parametrize(("lag_ms", "bad"), [(1.9, False), (2.1, True)])
-def test_server_saturated(lag_ms: float, bad: bool) -> None:
-    assert bool(found(judge(after={"mock_lag_p99_ms": lag_ms}), "server_saturated")) is bad
+@pytest.mark.parametrize(
+    ("profile", "lag_ms", "bad"),
+    [
+        (Profile.SMOKE, 24.0, False),
+        (Profile.SMOKE, 26.0, True),
+        (Profile.NIGHTLY, 1.9, False),
+        (Profile.NIGHTLY, 2.1, True),
+        (Profile.OFFICIAL, 2.1, True),
+    ],
+)
+def test_server_saturated(profile: Profile, lag_ms: float, bad: bool) -> None:
+    judged = judge(case=make_case(profile=profile), after={"mock_lag_p99_ms": lag_ms})
+    assert bool(found(judged, "server_saturated")) is bad
 
 
 # --- steadiness and lengths -------------------------------------------------------------------------------------------
@@ -195,6 +226,17 @@ def slowing() -> list[Request]:
 
 def test_a_slowing_engine_is_not_steady() -> None:
     assert found(judge(slowing()), "not_steady") == {"throughput": "invalid"}
+
+
+def test_an_engine_that_warms_up_within_the_window_is_not_steady() -> None:
+    """A curve, not a line: a test that allows for noise of several seconds would take it for such noise."""
+    requests, at = [], 0.0
+    while at < 60_000:
+        gap = 20.0 / (1.0 - 0.3 * np.exp(-at / 12_000))
+        requests.append(steady(at, gap_ms=gap, n=8))
+        at += 50 + 7 * gap
+    measured = judge(requests, case=make_case(profile=Profile.NIGHTLY), window=window_ms(0, 60_000))
+    assert found(measured, "not_steady") == {"throughput": "invalid"}
 
 
 @pytest.mark.parametrize(
