@@ -27,6 +27,7 @@ import click
     help="File that gets (stamp, tokens) as they are sent; the simulated device draws its power from it.",
 )
 @click.option("--allow-remote", is_flag=True, help="Serve on an address that other hosts can reach.")
+@click.option("--until-stdin-ends", is_flag=True, help="End when standard input does: with the program that started it.")
 @click.option("--list-quirks", is_flag=True, help="Print all quirks and exit.")
 def mock_server(list_quirks: bool, quirks: tuple[str, ...], **flags: object) -> int:
     """Serve an OpenAI-compatible mock engine with an exact schedule.

@@ -13,7 +13,7 @@ from bench.cli.choosing import one_trial
 from bench.cli.options import results_option
 from bench.cli.results import current_lab
 from bench.errors import EXIT_FAILED, EXIT_OK
-from bench.store import TrialFilter, records
+from bench.store import Lab, TrialFilter, records
 from bench.store.layout import shard_path
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run; latest: the one that started last.")
 @click.option("--trial", "trial_id", metavar="TRIAL_ID", help="Only this trial; the beginning of its id is enough.")
-@click.option("--check", is_flag=True, help="Exit status 1 if anything differs or can't be worked out.")
+@click.option("--check", is_flag=True, help="Exit status 1 if anything differs, can't be worked out, or isn't there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: trials[], agree, differ, without_numbers.")
 @results_option
 def rederive(*, run_id: str | None, trial_id: str | None, check: bool, as_json: bool, results: Path) -> int:
@@ -35,6 +35,7 @@ def rederive(*, run_id: str | None, trial_id: str | None, check: bool, as_json: 
     with current_lab(results) as lab:
         stored = records(lab, TrialFilter(run_id=run_id))
         chosen = stored if trial_id is None else [one_trial(stored, trial_id)]
+        left_out = _left_out(lab) if run_id is None and trial_id is None else 0
         found = []
         for record in chosen:
             found.append(rederive_trial(record, lab.results / shard_path(record)))
@@ -48,7 +49,14 @@ def rederive(*, run_id: str | None, trial_id: str | None, check: bool, as_json: 
     else:
         told = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in counts.items() if count or what == "agree")
         click.echo(f"{len(found)} trial{'s' * (len(found) != 1)}: {told}")
-    return EXIT_FAILED if check and not all(one.agrees for one in found) else EXIT_OK
+    sound = bool(found) and left_out == 0 and all(one.agrees for one in found)
+    return EXIT_FAILED if check and not sound else EXIT_OK
+
+
+def _left_out(lab: Lab) -> int:
+    """Shards that can't be trusted, so that they are not among the trials."""
+    with lab.connect() as con:
+        return len(con.execute("SELECT shard FROM rejected").fetchall())
 
 
 def _verdict(one: Rederived) -> str:

@@ -11,6 +11,7 @@ from bench import __version__, codec
 from bench.cli.options import results_option
 from bench.lab import selfcheck as lab
 from bench.session.host import host_info
+from bench.session.interrupts import Interrupts
 
 _HEADER = "client   streams  chunks/s  TTFT p99    true   ICL p99    true  us/chunk  verdict"
 
@@ -33,9 +34,10 @@ def selfcheck(seconds: float, streams: tuple[int, ...], no_reference: bool, as_j
         click.echo(_line(rung), err=as_json)
 
     ladder = tuple(sorted(streams)) or lab.LADDER
-    rungs = tuple(lab.climb(seconds, say, ladder=ladder))
-    middle = next((rung.streams for rung in rungs if rung.streams >= 200), rungs[-1].streams)
-    plain = () if no_reference else tuple(lab.references(middle, seconds, say))
+    with Interrupts():  # an ordinary exception, so that the mock engine and its folder go too
+        rungs = tuple(lab.climb(seconds, say, ladder=ladder))
+        middle = next((rung.streams for rung in rungs if rung.streams >= 200), rungs[-1].streams)
+        plain = () if no_reference else tuple(lab.references(middle, seconds, say))
     check = lab.summed(rungs, plain, host_id=host_info(()).host_id, bench_version=__version__, cores=os.cpu_count() or 1)
     lab.save(results, check)
     if as_json:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import gc
 import os
 import resource
@@ -116,7 +117,8 @@ class Worker:
         if isinstance(error, BenchError):
             self._say(Failed(str(error), error.hint))
         elif isinstance(error, OSError):
-            self._say(Failed(f"the load worker can't go on: {error.strerror or last_line(error)}"))
+            hint = "let a process have more: ulimit -n" if error.errno == errno.EMFILE else None
+            self._say(Failed(f"the load worker can't go on: {error.strerror or last_line(error)}", hint))
         else:
             self._say(Failed(f"the load worker failed: {type(error).__name__}: {last_line(error)}"))
 

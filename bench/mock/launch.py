@@ -32,7 +32,7 @@ TRUTH_TIMEOUT_S = 120.0
 
 
 class MockServer:
-    """A running mock engine; leaving its `with` block stops it."""
+    """A running mock engine; leaving its `with` block stops it, and it ends with this process."""
 
     def __init__(self, process: subprocess.Popen[bytes], url: str, log_path: Path, folder: contextlib.ExitStack) -> None:
         self._process = process
@@ -122,11 +122,14 @@ def start(*, env: Mapping[str, str] | None = None, **options: Any) -> MockServer
     port_file = wanted.port_file or place / "url"
     port_file.unlink(missing_ok=True)
     log_path = place / "log"
-    command = [sys.executable, "-m", "bench", "mock-server", *command_line(dataclasses.replace(wanted, port_file=port_file))]
+    served = dataclasses.replace(wanted, port_file=port_file, until_stdin_ends=True)
+    command = [sys.executable, "-m", "bench", "mock-server", *command_line(served)]
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env={**os.environ, **(env or {})}
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, env={**os.environ, **(env or {})}
         )
+    assert process.stdin is not None
+    folder.enter_context(process.stdin)
     deadline_ns = SYSTEM.monotonic_ns() + START_TIMEOUT_S * NS_PER_S
     while not port_file.exists():
         if process.poll() is not None or SYSTEM.monotonic_ns() > deadline_ns:

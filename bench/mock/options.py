@@ -21,6 +21,7 @@ class MockOptions:
     arrival, then one chunk each `gap_ms`. `prefill_us_per_token` adds to the TTFT for each uncached prompt token.
     `max_in_flight` makes later requests wait. `truth_chunks` bounds how many chunk stamps are kept. `api_key_env` is the
     *name* of a variable. `emission_file` gets a running account of the tokens sent: see `bench.mock.emission`.
+    `until_stdin_ends` ends it with whoever holds the other end of its standard input.
     """
 
     host: str = "127.0.0.1"
@@ -38,6 +39,7 @@ class MockOptions:
     truth_chunks: int = 20_000_000
     allow_remote: bool = False
     emission_file: Path | None = None
+    until_stdin_ends: bool = False
 
 
 def check_options(options: MockOptions) -> None:
@@ -95,4 +97,6 @@ def command_line(options: MockOptions) -> list[str]:
         flags.append(f"--emission-file={options.emission_file}")
     if options.allow_remote:
         flags.append("--allow-remote")
+    if options.until_stdin_ends:
+        flags.append("--until-stdin-ends")
     return flags

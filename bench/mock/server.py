@@ -29,7 +29,8 @@ Announce = Callable[[str], None]
 
 
 def serve(options: MockOptions, announce: Announce) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code. `announce` gets lines for a person (stderr).
+    """Serve until SIGTERM or SIGINT, or until stdin ends where asked; returns the exit code. `announce` gets lines for a person
+    (stderr).
 
     Raises: UsageError, EngineStartError (port taken).
     """
@@ -73,6 +74,8 @@ async def _serve(options: MockOptions, quirks: Quirks, api_key: str | None, anno
     if "ignore-sigterm" in quirks:
         loop.remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if options.until_stdin_ends:
+        loop.add_reader(sys.stdin.fileno(), stop.set)  # nobody writes to it: it is readable when its other end is gone
     late_s = quirks.number("late-listen")
     if late_s is not None:
         with contextlib.suppress(TimeoutError):

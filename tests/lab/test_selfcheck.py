@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
+from bench.clock import SYSTEM
 from bench.lab import selfcheck
 from bench.lab.selfcheck import Rung, SelfCheck
 from bench.mock.truth import Spread, Truth
@@ -107,6 +113,22 @@ def test_a_limit_is_known_only_for_its_own_host(tmp_path: Path) -> None:
 def test_a_damaged_file_is_no_limit(tmp_path: Path, damage: bytes) -> None:
     selfcheck.save(tmp_path, check_of(a_rung(100, "true"))).write_bytes(damage)
     assert selfcheck.known_limit(tmp_path, "h") is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whatever_ends_it_leaves_no_process_and_no_file(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "selfcheck", "--seconds", "60", "--streams", "2"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "BENCH_RESULTS": str(tmp_path / "results")}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as check:
+        while not list(tmp_path.glob("bench-mock-*/url")):
+            assert check.poll() is None
+            SYSTEM.sleep(0.01)
+        started = psutil.Process(check.pid).children(recursive=True)
+        check.send_signal(number)
+        _, said = check.communicate(timeout=30)
+    assert (check.returncode, said.count(b"Traceback")) == (130, 0)
+    assert psutil.wait_procs(started, timeout=30)[1] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.alone

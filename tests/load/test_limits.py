@@ -135,6 +135,13 @@ def test_an_exception_that_nobody_foresaw_is_named(where: str, tmp_path: Path, m
         drive(server.url, tmp_path, request_timeout_s=5.0)
 
 
+def test_too_few_open_files_are_told_with_the_way_to_have_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_worker("Worker._build", "[open('/dev/null') for _ in range(2**31)]", tmp_path, monkeypatch)
+    with ScriptedServer(slow) as server, pytest.raises(LoadError, match="Too many open files") as caught:
+        drive(server.url, tmp_path)
+    assert "ulimit -n" in (caught.value.hint or "")
+
+
 def test_a_worker_that_is_busy_building_is_ended_by_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_worker("Worker._build", "time.sleep(600)", tmp_path, monkeypatch)
     asked: list[float] = []

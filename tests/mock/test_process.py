@@ -57,6 +57,17 @@ def test_signals_end_it_in_mid_stream_with_0(number: signal.Signals) -> None:
         assert "Traceback" not in server.log()
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_with_the_program_that_started_it(number: signal.Signals) -> None:
+    program = "import sys; from bench import mock; server = mock.start(); print(server.pid, flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        server = psutil.Process(int(starter.stdout.readline()))
+        starter.send_signal(number)
+        gone, left = psutil.wait_procs([server], timeout=30)
+    assert (gone, left) == ([server], [])
+
+
 def test_a_taken_port_is_one_clear_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -233,6 +244,7 @@ def test_options_survive_the_command_line(monkeypatch: pytest.MonkeyPatch) -> No
         seed=11,
         truth_chunks=1000,
         allow_remote=True,
+        until_stdin_ends=True,
     )
     got: list[MockOptions] = []
 

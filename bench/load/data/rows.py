@@ -56,14 +56,18 @@ def text_tokens(text: str) -> int:
 
 def open_file(path: str) -> IO[bytes]:
     """A data file for reading. Raises: UsageError where it can't be."""
-    if Path(path).is_dir():
-        Here(path=path).refuse("is a folder, not a data file")
+    file = Path(path)
     try:
-        return Path(path).open("rb")
+        if file.is_dir():
+            Here(path=path).refuse("is a folder, not a data file")
+        if file.exists() and not file.is_file():
+            # it is read to be checked and again for each trial; a pipe would also keep us waiting for its writer
+            Here(path=path).refuse("is a pipe or a device, which can't be read twice", hint="write its content to a file")
+        return file.open("rb")
     except FileNotFoundError:
-        parent = Path(path).parent
+        parent = file.parent
         names = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
-        near = get_close_matches(Path(path).name, names, n=1)
+        near = get_close_matches(file.name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "a path in a suite is seen from the suite's folder"
         raise UsageError(f"{path}: there is no such data file", hint=hint) from None
     except OSError as error:
@@ -101,6 +105,8 @@ def json_object(here: Here, raw: bytes) -> dict[str, Any]:
         if not _is_utf8(raw):
             here.refuse("is not UTF-8: save the file as UTF-8")
         here.refuse(f"is not JSON: {error}")
+    except RecursionError:
+        here.refuse("is JSON nested too deeply")
     if not isinstance(value, dict):
         here.refuse("must be a JSON object, {...}")
     return value

@@ -14,6 +14,8 @@ Content = tuple[int, str]
 """`ChunkKind` and text of a chunk."""
 
 ERROR_TEXT_LIMIT = 300
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, or JSON nested too deeply."""
 
 
 class PromptDetails(msgspec.Struct, gc=False):
@@ -150,7 +152,7 @@ def read_events(payloads: Sequence[bytes], decoder: msgspec.json.Decoder[Any], f
     if b'"error"' not in joined and b"[DONE]" not in joined:
         try:
             events = decoder.decode(joined)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _UNREADABLE:
             pass  # one bad event: read them one by one to keep those before it
         else:
             if len(events) == count:
@@ -172,7 +174,7 @@ def _read_one_by_one(payloads: Sequence[bytes], decoder: msgspec.json.Decoder[An
             break
         try:
             events.extend(decoder.decode(b"[" + (text or b"{}") + b"]"))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             answer.malformed = f"event {len(events)} can't be read ({error}): {printable(payload)}"
             break
     fold_events(events, answer)
@@ -192,7 +194,7 @@ def error_text(payload: bytes) -> str | None:
         return None
     try:
         value = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         return None
     if not isinstance(value, dict):
         return None

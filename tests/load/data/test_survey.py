@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,15 @@ def file_case(path: str, *, data: dict[str, Any] | None = None, **over: Any) -> 
 def trace_load(**over: Any) -> LoadSpec:
     values: dict[str, Any] = {"kind": "open", "arrivals": "trace", "speed": 1.0, "whole_trace": True}
     return LoadSpec(**(values | over))
+
+
+@pytest.mark.parametrize("kind", ["file", "sharegpt", "jsonl", "csv", "parquet", "mooncake", "azure"])
+@pytest.mark.parametrize("name", ["pipe.jsonl", "/dev/zero", "/dev/null"])
+def test_what_can_not_be_read_twice_is_refused_and_not_waited_for(kind: str, name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(UsageError, match=f"{name}: is a pipe or a device") as caught:
+        survey.survey(kind, DataSpec(path=str(tmp_path / name)))
+    assert caught.value.hint
 
 
 def test_a_synthetic_case_is_left_as_it_is() -> None:

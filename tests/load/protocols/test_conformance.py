@@ -179,6 +179,18 @@ def test_nonsense_never_raises_and_never_is_content(protocol: str, payload: byte
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("around", ["%s", '{"x": %s}', '{"error": %s}', '{"usage": {"x": %s}}', '{"choices": [{"x": %s}]}'])
+@pytest.mark.parametrize("level", ["[]", '{"a":}'])
+def test_json_of_any_depth_never_raises_and_never_is_content(protocol: str, around: str, level: str) -> None:
+    deep = around % (level[:-1] * 5000 + "1" + level[-1] * 5000)
+    for payload in (deep.encode(), deep[:-5000].encode()):
+        answer = wire_protocol(protocol).read([payload, b"[DONE]"])
+        assert answer.events == []
+        assert answer.malformed
+        assert wire_protocol(protocol).whole(payload).events == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_reply_without_any_token_is_a_failure(protocol: str) -> None:
     bodies = [b"data: {}\n\ndata: [DONE]\n\n", b"{}"]
     for body in bodies:
