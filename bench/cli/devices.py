@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from bench import codec
@@ -10,6 +12,7 @@ from bench.cli.devices_selftest import selftest
 from bench.printable import printable_json
 from bench.probes.host import ChildProbeHost
 from bench.probes.snapshot import DeviceNow, Snapshot, look
+from bench.records import ProbeProblem
 from bench.units import format_bytes
 
 _HEADERS = ("probe", "#", "name", "scope", "memory", "limit", "power", "driver", "power from", "uid")
@@ -51,8 +54,16 @@ def _list(snapshot: Snapshot, *, as_json: bool) -> None:
         show(_HEADERS, [_row(now) for now in snapshot.devices])
     else:
         click.echo("no device with a sensor was found: energy will be missing; memory and CPU use of the engine are measured")
-    for problem in snapshot.problems:
+    for problem in (*_shared(snapshot), *snapshot.problems):
         click.echo(problem_in_words(problem))
+
+
+def _shared(snapshot: Snapshot) -> Iterator[ProbeProblem]:
+    """Boards that will give no joules, told before a run is spent on them."""
+    for device in (now.device for now in snapshot.devices):
+        if device.shared is not None:
+            fix = "use a whole board: of this one memory and speed are measured, and no joules"
+            yield ProbeProblem(probe=device.probe, subject=device.uid, problem=device.shared, fix=fix)
 
 
 def _plain(snapshot: Snapshot) -> dict[str, object]:

@@ -59,6 +59,7 @@ def _device(test: DeviceTest) -> list[str]:
         memory = NONE if test.tool.memory_used_b is None else format_bytes(test.tool.memory_used_b)
         lines.append(f"  {test.tool.tool}: {power}, {memory} in use")
     lines += [f"  ! {text}" for text in test.faults]
+    lines += [f"  next: {text}" for text in test.next_steps]
     lines += [f"  note: {text}" for text in test.notes]
     return lines
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -18,12 +18,20 @@ from bench.clock import SYSTEM, Clock, anchor
 from bench.errors import UsageError
 from bench.records import ClockAnchor, ProbeProblem, StreamEnd, Window
 from bench.session.telemetry import Recorder
-from bench.timing.recorded import RecordedDevice, RecordedScope, recorded_devices, recorded_scopes
+from bench.timing.recorded import RecordedDevice, RecordedScope
+from bench.timing.stretches import Recorded, joined, recorded
+from bench.units import NS_PER_S
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """Exit codes of every shell, `env` and `timeout` for a command that can't be started."""
 _SIGNALLED = 128
 _LOOK_S = 0.1
+STRETCH_S = 600.0
+"""A long command is worked out in stretches of this length, whose readings are then let go of."""
+_LAST_S = 60.0
+"""Shortest last stretch: a short one may be below a sensor's resolution."""
+_BEFORE_NS = 10 * NS_PER_S
+"""Readings kept from before a stretch: slow counters change seldom."""
 _SECRET = re.compile(r"(api[-_]?key|token|secret|password|passwd|authorization)", re.IGNORECASE)
 
 
@@ -59,20 +67,23 @@ def record_command(argv: Sequence[str], recorder: Recorder, clock: Clock = SYSTE
     """
     recorder.settle()
     started = anchor(clock)
-    run = _Run(argv, clock)
-    with _signals_to(run.process):
+    with _signals_passed_on() as pass_to:
+        run = _Run(argv, clock)
+        pass_to(run.process)
+        stretches = Stretches(recorder, run.t0_ns)
         while not run.ended.wait(_LOOK_S):
-            recorder.collect()
-    window = recorder.read_past(Window(t0_ns=run.t0_ns, t1_ns=run.t1_ns))
+            stretches.collect(clock.monotonic_ns())
+    found = stretches.end(run.t1_ns)
     code = run.process.returncode
-    return _recording(recorder, window, started, tuple(masked(argv)), code if code >= 0 else _SIGNALLED - code)
+    return _recording(recorder, found, started, tuple(masked(argv)), code if code >= 0 else _SIGNALLED - code)
 
 
 def record_idle(seconds: float, recorder: Recorder, clock: Clock = SYSTEM) -> Recording:
     """Leave the machine alone for `seconds` and record."""
     recorder.settle()
     started = anchor(clock)
-    return _recording(recorder, recorder.rest(seconds), started, None, None)
+    window = recorder.rest(seconds)
+    return _recording(recorder, recorded(recorder.telemetry(), window), started, None, None)
 
 
 def masked(argv: Sequence[str]) -> Iterator[str]:
@@ -87,6 +98,30 @@ def masked(argv: Sequence[str]) -> Iterator[str]:
         else:
             yield word
         hide = not hide and not equals and word.startswith("-") and bool(_SECRET.search(word))
+
+
+class Stretches:
+    """What has been drawn since `t0_ns`, with the readings of the last minutes only: a day of eight boards is 7 million."""
+
+    def __init__(self, recorder: Recorder, t0_ns: int) -> None:
+        self._recorder = recorder
+        self._from_ns = t0_ns
+        self._done: list[Recorded] = []
+
+    def collect(self, now_ns: int) -> None:
+        """Take in what has arrived, and work out a stretch that lies well behind."""
+        self._recorder.collect()
+        to_ns = self._from_ns + round(STRETCH_S * NS_PER_S)
+        if now_ns < to_ns + round(_LAST_S * NS_PER_S):
+            return
+        self._done.append(recorded(self._recorder.telemetry(), Window(t0_ns=self._from_ns, t1_ns=to_ns)))
+        self._recorder.forget(to_ns - _BEFORE_NS)
+        self._from_ns = to_ns
+
+    def end(self, t1_ns: int) -> Recorded:
+        """All of it up to `t1_ns`, once that has been read past."""
+        window = self._recorder.read_past(Window(t0_ns=self._from_ns, t1_ns=t1_ns))
+        return joined([*self._done, recorded(self._recorder.telemetry(), window)])
 
 
 class _Run:
@@ -117,16 +152,27 @@ def _not_started(name: str, code: int, why: str) -> UsageError:
 
 
 @contextmanager
-def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """SIGTERM goes on to the command; so does SIGINT, unless a terminal has sent it to the command already."""
+def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """SIGTERM goes on to the command; so does SIGINT, unless a terminal has sent it to the command already. One that comes before
+    there is a command is kept for it: the command must not outlive us.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        if number != signal.SIGINT or not _typed():
+        if not started:
+            early.append(number)
+        elif number != signal.SIGINT or not _typed():
+            started[0].send_signal(number)
+
+    def pass_to(process: subprocess.Popen[bytes]) -> None:
+        started.append(process)
+        for number in early:
             process.send_signal(number)
 
     previous = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield pass_to
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -141,17 +187,17 @@ def _typed() -> bool:
 
 
 def _recording(
-    recorder: Recorder, window: Window, started: ClockAnchor, command: tuple[str, ...] | None, exit_code: int | None
+    recorder: Recorder, found: Recorded, started: ClockAnchor, command: tuple[str, ...] | None, exit_code: int | None
 ) -> Recording:
     telemetry = recorder.telemetry()
     return Recording(
         command=command,
         exit_code=exit_code,
         started=started,
-        window=window,
-        seconds=window.seconds,
-        scopes=recorded_scopes(telemetry, window),
-        devices=recorded_devices(telemetry, window),
+        window=found.window,
+        seconds=found.window.seconds,
+        scopes=found.scopes,
+        devices=found.devices,
         stream_ends=telemetry.ends,
         problems=telemetry.problems,
     )

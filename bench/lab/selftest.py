@@ -17,6 +17,17 @@ from bench.timing.recorded import RecordedDevice, recorded_devices
 TOOL_DISAGREES = 0.10
 """Our power and the tool's may differ by this share: they are never read at the same moment."""
 _TOOL_NOISE_W = 5.0
+NEXT_STEPS: Mapping[str, str] = {
+    "power_methods_disagree": "bench devices selftest --seconds 60 with nothing running; if it stays, one of the two is wrong "
+    "by so much: hold both against a wall meter, and report it with the output of --json",
+    "counter_reset": "look for a reset in dmesg and for a tool that clears counters, then test again",
+    "counter_stuck": "a newer driver may mend the counter; until then joules are the integral of power",
+    "power_coverage": "test again with nothing else running; if it stays, the driver answers too slowly: the vendor's tool and "
+    "dmesg tell more",
+    "below_sensor_resolution": "bench devices selftest --seconds 60: this sensor renews too rarely for a shorter window",
+    "impossible": "the value is in another unit than the driver's header says: report it with the output of --json",
+}
+"""What to do about a fault, by its code."""
 
 Tools = Callable[[str, Sequence[DeviceInfo]], dict[str, ToolSays]]
 
@@ -50,6 +61,12 @@ class DeviceTest:
     tool: ToolSays | None
     faults: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def next_steps(self) -> tuple[str, ...]:
+        """What to do about the faults, each once."""
+        codes = dict.fromkeys(text.partition(":")[0] for text in self.faults)
+        return tuple(NEXT_STEPS[code] for code in codes if code in NEXT_STEPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,13 @@ def blocks(text: str) -> Iterator[list[list[str]]]:
 
 
 def cells(line: str) -> list[str] | None:
-    """The stripped cells of a row of a box; None for a rule, and for a line outside a box."""
+    """The stripped cells of a row of a box; None for a rule, a line outside a box, and a row that was cut off: the number in its
+    last cell may lack digits.
+    """
     line = line.strip()
-    if not line.startswith("|") or _RULE.match(line):
+    if len(line) < 2 or not (line.startswith("|") and line.endswith("|")) or _RULE.match(line):
         return None
-    return [cell.strip() for cell in line.strip("|").split("|")]
+    return [cell.strip() for cell in line[1:-1].split("|")]
 
 
 def has(row: Sequence[str], *words: str) -> bool:

@@ -256,8 +256,9 @@ def of_one_board(made: Sequence[Board]) -> list[list[Board]]:
 
 
 def gather(group: Sequence[Board], *, repeated: bool = False) -> None:
-    """One device of a board measures all of it: the first with power. Where each has its own, each stays by itself; not so where
-    each repeats the reading of the whole board.
+    """One device of a board measures all of it: the first with power. Where several have their own, each is a board to itself
+    (of one board only one would be counted), or belongs to the first where it measures another scope. `repeated`: each tells the
+    power of the whole board.
     """
     powered = [board for board in group if board.power is not None or board.energy is not None]
     if not powered:
@@ -266,7 +267,8 @@ def gather(group: Sequence[Board], *, repeated: bool = False) -> None:
     others = [board for board in group if board is not primary]
     if len(powered) > 1 and not repeated:
         for board in others:
-            board.info = replace(board.info, board=primary.info.uid)
+            if board not in powered or board.info.scope != primary.info.scope:
+                board.info = replace(board.info, board=primary.info.uid)
         return
     primary.info = replace(primary.info, covers=tuple(board.info.uid for board in others))
     why = f"measured with {primary.info.uid}: one sensor for the whole board"

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,18 +53,30 @@ def dcmi_w(text: str) -> float:
 
 
 def redfish_w(chassis: Iterable[Mapping[str, Any]]) -> float:
-    """Watts in the `Power` resources of all chassis, summed. Raises: Unavailable where none tells, or one does not."""
-    watts: list[float] = []
-    for power in chassis:
-        controls = power.get("PowerControl")
-        for control in controls if isinstance(controls, list) else []:
-            told = control.get("PowerConsumedWatts") if isinstance(control, dict) else None
-            if isinstance(told, bool) or not isinstance(told, int | float):
-                raise Unavailable("a chassis does not tell its PowerConsumedWatts: the sum would lack it", lasting=False)
-            watts.append(float(told))
-    if not watts:
+    """Watts in the `Power` resources of chassis that are not in each other, summed. Raises: Unavailable where none tells, or one
+    does not.
+    """
+    controls = [controls for power in chassis if isinstance(controls := power.get("PowerControl"), list) and controls]
+    if not controls:
         raise Unavailable("no chassis has a PowerControl", lasting=True)
-    return believable_w(sum(watts), None, HIGHEST_W)
+    return believable_w(sum(map(_whole_w, controls)), None, HIGHEST_W)
+
+
+def _whole_w(controls: Sequence[object]) -> float:
+    """The first of a chassis' controls is the whole; controllers list its CPUs and memory after it, which are parts of it."""
+    first, *parts = map(_told_w, controls)
+    if first is None:
+        raise Unavailable("a chassis does not tell its PowerConsumedWatts: the sum would lack it", lasting=False)
+    if (others := sum(part or 0.0 for part in parts)) > first:
+        raise Unavailable(
+            f"a chassis has several power controls, and {first:g} W is less than the others' {others:g} W", lasting=False
+        )
+    return first
+
+
+def _told_w(control: object) -> float | None:
+    told = control.get("PowerConsumedWatts") if isinstance(control, dict) else None
+    return None if isinstance(told, bool) or not isinstance(told, int | float) else float(told)
 
 
 class Redfish:
@@ -77,12 +89,10 @@ class Redfish:
         """Raises: Unavailable."""
         members = self._get("/redfish/v1/Chassis").get("Members")
         paths = [member.get("@odata.id") for member in members if isinstance(member, dict)] if isinstance(members, list) else []
-        found = []
-        for path in paths:
-            link = self._get(str(path)).get("Power")
-            if isinstance(link, dict) and isinstance(link.get("@odata.id"), str):
-                found.append(self._get(link["@odata.id"]))
-        return redfish_w(found)
+        chassis = {str(path): self._get(str(path)) for path in paths}
+        powers = {path: self._get(link) for path, page in chassis.items() if (link := _link(page, "Power")) is not None}
+        telling = {path for path, power in powers.items() if power.get("PowerControl")}
+        return redfish_w(power for path, power in powers.items() if not _above(path, chassis) & telling)
 
     def _get(self, path: str) -> Mapping[str, Any]:
         place = urlsplit(self._env.get("BENCH_REDFISH_URL", ""))
@@ -119,6 +129,25 @@ class Redfish:
             return {"Accept": "application/json"}
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         return {"Accept": "application/json", "Authorization": f"Basic {token}"}
+
+
+def _link(page: Mapping[str, Any], name: str) -> str | None:
+    """Where a page's link of this name leads."""
+    to = page.get(name)
+    place = to.get("@odata.id") if isinstance(to, dict) else None
+    return place if isinstance(place, str) else None
+
+
+def _above(path: str, chassis: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """The chassis that one is in, and those that these are in: their power holds its."""
+    found: set[str] = set()
+    while path in chassis:
+        links = chassis[path].get("Links")
+        path = (_link(links, "ContainedBy") if isinstance(links, dict) else None) or ""
+        if path in found:
+            break
+        found.add(path)
+    return found
 
 
 class NodeProbe:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from bench.errors import DeviceMissing, UsageError
-from bench.records import DeviceInfo, Placement
+from bench.records import DeviceInfo, PlacedBoard, Placement
 
 _VISIBILITY = {
     "amd": ("ROCR_VISIBLE_DEVICES",),
@@ -24,6 +24,13 @@ _VISIBILITY = {
     "tpu": ("TPU_VISIBLE_CHIPS",),
 }
 """Variables that show an engine only some devices. Sources: the vendors' programming guides (`docs/hardware.md`)."""
+_NO_DEVICE = "-1"
+"""Hides all devices. An empty value does not everywhere: HIP and Level Zero take it for none at all. CUDA, HIP and ROCr stop at a
+number that can't be, Level Zero passes over it, and CANN refuses to start, which is better than a device that nobody measures.
+
+Sources: CUDA Programming Guide, CUDA_VISIBLE_DEVICES; rocclr `rocdevice.cpp`; ROCr `amd_filter_device.cpp`; compute-runtime
+`execution_environment.cpp`. The others follow CUDA's words; what they make of it has not been seen on hardware.
+"""
 _ROCR_ID = re.compile(r"GPU-[0-9a-f]{16}")
 _BOARDS = ("accelerator", "module")
 _SHORTEST_PREFIX = 4
@@ -41,7 +48,8 @@ def resolve(devices: Sequence[DeviceInfo], wanted: Sequence[str]) -> Placement:
         return Placement()
     if list(wanted) == ["cpu"]:
         packages = tuple(d.uid for d in devices if d.scope in ("cpu_package", "dram"))
-        return Placement(device_uids=packages, visibility_env=dict.fromkeys(_variables(devices), ""))
+        hidden = dict.fromkeys(_variables(devices), _NO_DEVICE)
+        return Placement(device_uids=packages, visibility_env=hidden, numbered_env=hidden or None)
     chosen: list[tuple[DeviceInfo, str]] = []
     for word in wanted:
         chosen.extend(_find(devices, word))
@@ -51,7 +59,14 @@ def resolve(devices: Sequence[DeviceInfo], wanted: Sequence[str]) -> Placement:
     boards = {device.board or device.uid for device, _ in chosen}
     uids = tuple(dict.fromkeys([device.uid for device, _ in chosen] + [d.uid for d in devices if d.board in boards]))
     env = _environment(chosen)
-    return Placement(device_uids=uids, visibility_env=env, numbered_env=_by_number(chosen, env), devices=len(chosen))
+    boards_seen = tuple(PlacedBoard(probe=d.probe, uid=name, number=d.visible_as or str(d.index)) for d, name in chosen)
+    return Placement(
+        device_uids=uids,
+        visibility_env=env,
+        numbered_env=_by_number(chosen, env),
+        boards=boards_seen,
+        devices=len(chosen),
+    )
 
 
 def _accelerators(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:

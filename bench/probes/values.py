@@ -19,12 +19,15 @@ _NOT_A_VALUE = frozenset({"", "-", "na", "n/a", "none", "null", "unknown", "not 
 _TEXT = re.compile(r"([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*([a-z%\u00b0\u00b5]*)", re.IGNORECASE)
 _SCALES: Mapping[str, Mapping[str, float]] = {
     "power": {"w": 1.0, "mw": 1e-3, "uw": 1e-6, "\u00b5w": 1e-6},
-    "energy": {"j": 1.0, "kj": 1e3, "mj": 1e-3, "uj": 1e-6, "\u00b5j": 1e-6},
+    "energy": {"j": 1.0, "kj": 1e3, "mj": 1e-3, "uj": 1e-6, "\u00b5j": 1e-6, "MJ": 1e6},
     "memory": {"b": 1.0, "kb": 1024.0, "mb": 1048576.0, "gb": 1073741824.0, "mib": 1048576.0, "gib": 1073741824.0},
     "share": {"%": 0.01},
     "temperature": {"c": 1.0, "\u00b0c": 1.0},
     "clock": {"mhz": 1.0, "ghz": 1000.0, "hz": 1e-6},
 }
+"""By units in lower case, but for a million joules."""
+_CASE_MATTERS = ("power", "energy")
+"""Kinds in which M is no m: `MJ` is a million joules, and `MW` is not guessed at."""
 _DEFAULT_UNIT = {"power": "w", "energy": "j", "memory": "b", "share": "%", "temperature": "c", "clock": "mhz"}
 
 Step = Callable[[], Any]
@@ -79,8 +82,8 @@ def quantity(value: object, kind: str, unit: str | None = None) -> float:
             raise Unavailable(f"no value ({_shown(value)})", lasting=False)
         text, named = found.groups()
         return quantity(float(text) if "." in text or "e" in text.lower() else int(text), kind, named or unit)
-    known = (unit or _DEFAULT_UNIT[kind]).lower()
-    scale = _SCALES[kind].get(known)
+    known = unit or _DEFAULT_UNIT[kind]
+    scale = _SCALES[kind].get(known if kind in _CASE_MATTERS and known.startswith("M") else known.lower())
     if scale is None:
         raise Unavailable(f"unit {unit!r} is none of {kind}", lasting=False)
     wide = (MARK_32, MARK_64)  # 65535 MiB in use is a full card, not a mark

@@ -30,7 +30,7 @@ def measured_domains(
 ) -> tuple[DeviceInfo, ...]:
     """The domains whose readings a case keeps.
 
-    Named devices are taken at their word. Otherwise boards count when their memory grew as the engine loaded; where that can't
+    Named devices are taken at their word. Otherwise a board counts when its memory grew as the engine loaded; where that can't
     be told they stay, without their power: joules of the wrong device would look like an answer. The host's own domains
     (packages, DRAM, the process tree) belong to engines that run here; an attached endpoint without named boards has none:
     its machine is not known to be this one.
@@ -40,14 +40,32 @@ def measured_domains(
     if placement.device_uids:
         boards = {device.uid: device for device in devices if device.uid in placement.device_uids}
     else:
-        boards = {d.uid: kept for d in accelerators(devices) if (kept := _if_used(d, baselines)) is not None}
+        boards = _used(accelerators(devices), baselines)
     return tuple(boards.get(d.uid, d) for d in devices if d.uid in boards or d.scope not in ACCELERATOR_SCOPES)
 
 
-def _if_used(board: DeviceInfo, baselines: Baselines) -> DeviceInfo | None:
-    """The board if the engine's start filled it, without its power if nobody can tell, None if it did not."""
-    before = baselines.memory_b(board.uid, baselines.idle)
-    after = baselines.memory_b(board.uid, baselines.resident)
-    if before is None or after is None:
-        return replace(board, power=None, energy=None, power_reason=_UNKNOWN_USE)
-    return board if after - before > _USED_GROWTH_B else None
+def _used(devices: Sequence[DeviceInfo], baselines: Baselines) -> dict[str, DeviceInfo]:
+    """The domains, by uid, of each physical board that the engine's start filled; without their power where nobody can tell.
+
+    A board is judged as a whole: a module around it tells no memory, and one die may have the sensor of both.
+    """
+    parts: dict[str, list[DeviceInfo]] = {}
+    for device in devices:
+        parts.setdefault(device.board or device.uid, []).append(device)
+    kept: dict[str, DeviceInfo] = {}
+    for board in parts.values():
+        grown = _grown(board, baselines)
+        if grown is None:
+            kept |= {d.uid: replace(d, power=None, energy=None, power_reason=_UNKNOWN_USE) for d in board}
+        elif grown:
+            kept |= {d.uid: d for d in board}
+    return kept
+
+
+def _grown(board: Sequence[DeviceInfo], baselines: Baselines) -> bool | None:
+    """Whether memory in use grew on a board as the engine loaded; None where that can't be told."""
+    holders = [device for device in board if device.scope == "accelerator"] or board
+    told = [(baselines.memory_b(d.uid, baselines.idle), baselines.memory_b(d.uid, baselines.resident)) for d in holders]
+    if any(before is not None and after is not None and after - before > _USED_GROWTH_B for before, after in told):
+        return True
+    return None if any(None in pair for pair in told) else False

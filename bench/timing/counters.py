@@ -13,6 +13,9 @@ import numpy as np
 from bench.records import FloatArray
 from bench.timing.population import BoolArray
 
+JUMP = 2.0
+"""A step of the counter above this multiple of what the device can draw is none of its energy. A poll may be stamped late."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -76,7 +79,7 @@ def counter_curve(
 
     A change lies between the poll that first shows it and the one before, and no more than an update period before the
     former; the middle of what is left is its time. A fall is a wrap only when `wrap_j` is known, the rise it means is
-    credible, and no wrap can have gone unseen between any two polls; otherwise it is a reset, and refused.
+    credible, and no wrap can have gone unseen between any two polls; otherwise it is a reset, and refused. So is a jump.
     """
     known = ~np.isnan(energy_j)
     t, e = t_s[known], energy_j[known]
@@ -87,6 +90,8 @@ def counter_curve(
     if fault is not None:
         return fault
     j = np.concatenate(([0.0], np.cumsum(np.where(rise < 0, rise + (wrap_j or 0.0), rise))))
+    if (jump := _jump_fault(t, j, rise != 0, max_power_w)) is not None:
+        return jump
     speed = float(j[-1] / (t[-1] - t[0]))
     if speed > max_power_w:
         return Fault(
@@ -116,6 +121,21 @@ def _fall_fault(t: FloatArray, e: FloatArray, rise: FloatArray, wrap_j: float | 
                 code="counter_reset", message=f"the energy counter fell from {e[i]:.6g} to {e[i + 1]:.6g} J: a reset, not a wrap"
             )
     return None
+
+
+def _jump_fault(t: FloatArray, j: FloatArray, changed: BoolArray, max_power_w: float) -> Fault | None:
+    """A single step that no watts explain: over a long window its mean would look like any other.
+
+    What a step adds was drawn since the step before it, which came after the last poll that did not show that one.
+    """
+    at = np.flatnonzero(changed) + 1
+    span_s, step_j = t[at[1:]] - t[at[:-1] - 1], np.diff(j[at])
+    far = np.flatnonzero(step_j > JUMP * max_power_w * span_s)
+    if len(far) == 0:
+        return None
+    i = int(far[0])
+    text = f"the energy counter jumped by {step_j[i]:.6g} J within {span_s[i]:.2g} s, above {max_power_w:.0f} W: not credible"
+    return Fault(code="counter_reset", message=text)
 
 
 def _at_changes(t: FloatArray, j: FloatArray, changed: BoolArray, update_s: float | None) -> Curve | Fault:

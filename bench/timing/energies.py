@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.records import Case, DeviceInfo, FloatArray, Metric, Quality, Reason, Scope, Telemetry, Window
+from bench.records import MISSING, Case, DeviceInfo, FloatArray, Metric, Quality, Reason, Scope, Telemetry, Window
 from bench.timing.device_rules import energy_reasons, heat_reasons, impossible_power, sharing_reasons, stream_reasons
 from bench.timing.joules import Baseline, Work, baseline, baseline_metrics, energy_metrics, energy_total
 from bench.timing.occupancy import occupancy_metrics
@@ -22,6 +22,8 @@ _DEVICE_METRICS = (
     *ENERGY_METRICS,
     "idle_power_w",
     "resident_power_w",
+    "memory_before_b",
+    "memory_loaded_b",
     "memory_used_peak_b",
     "memory_reserved_util",
     "cpu_util_mean",
@@ -56,7 +58,7 @@ def device_metrics(seen: Observed, telemetry: Telemetry, rng: np.random.Generato
     energies = scope_energies(series, window, telemetry.period_s, resting)
     headline = energies.get((scope, "measured")) if scope else None
     real = [one for one in series.values() if one.device.quality != "simulated"]
-    metrics = occupancy_metrics(real, window, scope)
+    metrics = occupancy_metrics(real, window, scope, idle=telemetry.idle, resident=telemetry.resident)
     metrics |= _scope_columns(energies)
     simulated = energies.get((scope, "simulated")) if scope else None
     metrics |= simulated_metrics(simulated, window.seconds, work_of(seen), rng=rng, harmless=HARMLESS)
@@ -140,7 +142,9 @@ def _headline_columns(
 
 
 def work_of(seen: Observed) -> Work:
-    """What the window's joules were spent on. The tokens of a spread chunk at an edge may belong to either side."""
+    """What the window's joules were spent on. Where tokens were spread over chunks, a stream that goes on over an edge may have
+    one chunk's more or fewer on this side; streams are off in either direction, so these add in quadrature.
+    """
     blocks, tokens = seen.blocks, seen.tokens
     output = blocks.output_tokens
     total: FloatArray | None = None
@@ -148,7 +152,7 @@ def work_of(seen: Observed) -> Work:
         total = output + blocks.input_tokens
     edge = 0.0
     if tokens.source == "spread_by_bytes" and len(tokens.per_chunk):
-        edge = float(np.nanmean(tokens.per_chunk)) * float((tokens.chunks > 0).sum()) ** 0.5
+        edge = float(np.nanmean(tokens.per_chunk) * np.sqrt(_over_an_edge(seen)))
     return Work(
         output_tokens=output,
         total_tokens=total,
@@ -156,6 +160,13 @@ def work_of(seen: Observed) -> Work:
         edge_tokens=edge,
         reason=blocks.output_reason or blocks.input_reason,
     )
+
+
+def _over_an_edge(seen: Observed) -> int:
+    """Streams with chunks on both sides of the window's begin, and of its end."""
+    first_ns, last_ns = seen.stamps.first_ns, seen.stamps.last_ns
+    edges_ns = (seen.window.t0_ns, seen.window.t1_ns)
+    return sum(int(((first_ns != MISSING) & (first_ns < edge_ns) & (last_ns >= edge_ns)).sum()) for edge_ns in edges_ns)
 
 
 def _nulled(metrics: dict[str, Metric], reasons: tuple[Reason, ...], scope: Scope | None) -> dict[str, Metric]:

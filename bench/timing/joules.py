@@ -15,7 +15,7 @@ from bench.records import FloatArray, Metric
 from bench.stats import bootstrap_ratio
 from bench.timing.error_budget import GAIN, Terms, bounded, energy_terms, same_board, scaled
 from bench.timing.scopes import ScopeEnergy
-from bench.timing.slow_noise import reach
+from bench.timing.slow_noise import half_width, reach
 from bench.timing.spec import PER_UNIT, SPECS, scalar, undefined
 
 _FIT_FOR_A_MEAN = frozenset({"power_gap", "part_time_sensor", "counter_stuck", "below_sensor_resolution", "aliased"})
@@ -70,7 +70,7 @@ def baseline(energy: ScopeEnergy | None, seconds: float, missing: str) -> Baseli
         return Baseline(power_w=None, reason=energy.reason or broken)
     n = len(energy.block_j)
     block_w = energy.block_j * n / seconds
-    spread_w = reach(block_w, seconds / n) * float(block_w.std()) / math.sqrt(n)
+    spread_w = half_width(block_w, seconds / n)
     return Baseline(
         power_w=energy.energy_j / seconds,
         reason=None,

@@ -13,9 +13,11 @@ from bench.timing.spec import scalar, undefined
 from bench.units import format_bytes
 
 
-def occupancy_metrics(series: Iterable[DeviceSeries], window: Window, scope: Scope | None) -> dict[str, Metric]:
-    """`memory_used_peak_b` and `memory_reserved_util` of the boards (of the engine's processes where the headline scope
-    isn't boards), `cpu_util_mean` of the processes and `accelerator_util_mean` of the boards.
+def occupancy_metrics(
+    series: Iterable[DeviceSeries], window: Window, scope: Scope | None, *, idle: Window | None, resident: Window | None
+) -> dict[str, Metric]:
+    """`memory_before_b`, `memory_loaded_b`, `memory_used_peak_b` and `memory_reserved_util` of the boards (of the engine's
+    processes where the headline scope isn't boards), `cpu_util_mean` of the processes and `accelerator_util_mean` of the boards.
     """
     listed = sorted(series, key=lambda one: one.device.uid)
     accelerators = {one.device.board or one.device.uid for one in listed if one.device.scope == "accelerator"}
@@ -23,6 +25,8 @@ def occupancy_metrics(series: Iterable[DeviceSeries], window: Window, scope: Sco
     processes = [one for one in listed if one.device.scope == "process"]
     holders = boards if scope in BOARDS else processes
     found = (
+        _memory_before_b(boards if scope in BOARDS else None, idle),
+        _memory_loaded_b(holders, resident),
         memory_used_peak_b(holders, window),
         memory_reserved_util(holders, window),
         _mean_util("cpu_util_mean", processes, window),
@@ -40,7 +44,23 @@ def memory_used_peak_b(holders: list[DeviceSeries], window: Window) -> Metric:
     """Memory in use [B]: each holder's highest in the window, summed. Holders peak at different moments, so the sum is the
     memory that must be there for each to reach its own peak. Of several holders, `source` tells each one's.
     """
-    name = "memory_used_peak_b"
+    return _memory("memory_used_peak_b", holders, window)
+
+
+def _memory_before_b(boards: list[DeviceSeries] | None, idle: Window | None) -> Metric:
+    """As `memory_used_peak_b`, in the idle window. What else uses the boards is in there, and in what comes later."""
+    if boards is None:
+        return undefined("memory_before_b", "no board: the engine's processes were not there yet")
+    return undefined("memory_before_b", "no idle window was taken") if idle is None else _memory("memory_before_b", boards, idle)
+
+
+def _memory_loaded_b(holders: list[DeviceSeries], resident: Window | None) -> Metric:
+    """As `memory_used_peak_b`, in the resident window."""
+    name = "memory_loaded_b"
+    return undefined(name, "no resident window was taken") if resident is None else _memory(name, holders, resident)
+
+
+def _memory(name: str, holders: list[DeviceSeries], window: Window) -> Metric:
     peaks = [_peak(one.memory_b[one.inside(window)]) for one in holders]
     missing = [one.device for one, peak in zip(holders, peaks, strict=True) if peak is None]
     if missing or not peaks:

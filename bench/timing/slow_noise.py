@@ -1,4 +1,4 @@
-"""How far an interval must reach where power stays high or low for longer than a block. Pure.
+"""How far an interval must reach where power, or a rate, stays high or low for longer than a block. Pure.
 
 Blocks that resemble their neighbours say less of the mean than as many independent ones. How alike they are is told by the
 slowest movements within the window, its first cosines: each says what the mean may be off by, once lifted by how much more
@@ -43,6 +43,11 @@ def reach(blocks: FloatArray, block_s: float, confidence: float = 0.95) -> float
     lift = (weights @ (spectra[:, :1] / spectra[:, 1:])) / weights.sum()
     used = max(FEWEST_COSINES, int(np.argmax(np.append(lift * FLAT > 1.0, True))))
     return student_t(confidence, used) * float(np.sqrt((lift * seen)[:used].mean() / spread))
+
+
+def half_width(blocks: FloatArray, block_s: float) -> float:
+    """Half-width of the 95% interval of the mean of consecutive blocks of `block_s`, in their own unit."""
+    return reach(blocks, block_s) * float(blocks.std() / np.sqrt(len(blocks)))
 
 
 @lru_cache(maxsize=32)

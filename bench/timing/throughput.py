@@ -1,7 +1,8 @@
 """Tokens, requests and goodput per second over the window. Pure.
 
-Intervals come from equal blocks of the window (10 to 30): block totals are taken as independent draws of a steady process
-and their mean gets a t-interval. Requests in lockstep make blocks less alike than chance would, which widens it.
+Intervals come from totals of equal blocks of the window (10 to 30), by `slow_noise`: a server that is fast or slow for seconds
+makes blocks alike, and as many independent ones would give too narrow an interval. Requests in lockstep make neighbours less
+alike than chance would: the interval is then too wide.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.records import MISSING, Case, EventLog, FloatArray, IntArray, Metric, Outcome, Window
-from bench.stats import block_count, mean_interval
+from bench.stats import block_count
 from bench.timing.counts import Vetted
 from bench.timing.latency import ContentStamps
 from bench.timing.population import BoolArray, Population, in_window
+from bench.timing.slow_noise import half_width
 from bench.timing.spec import scalar, undefined
 from bench.timing.tokens import Tokens
 
@@ -107,20 +109,12 @@ def _totals(stamps_ns: IntArray, weights: FloatArray, window: Window) -> FloatAr
 
 
 def rate(name: str, blocks: FloatArray, window: Window, *, source: str | None = None) -> Metric:
-    """`name` = total over the window length, with a t-interval from block totals."""
-    per_s = len(blocks) / window.seconds
-    total = float(blocks.sum())
-    found = mean_interval(blocks)
-    if total == 0.0 or found.low is None or found.high is None:
-        return scalar(name, total / window.seconds, n=len(blocks), source=source)
-    return scalar(
-        name,
-        total / window.seconds,
-        low=max(0.0, found.low * per_s),
-        high=found.high * per_s,
-        n=len(blocks),
-        source=source,
-    )
+    """`name` = total over the window length, with the 95% interval of the block totals; none where nothing was counted."""
+    n, value = len(blocks), float(blocks.sum()) / window.seconds
+    if value == 0.0:
+        return scalar(name, value, n=n, source=source)
+    half = half_width(blocks * n / window.seconds, window.seconds / n)
+    return scalar(name, value, low=max(0.0, value - half), high=value + half, n=n, source=source)
 
 
 def output_tok_per_s(blocks: PerBlock, tokens: Tokens, window: Window) -> Metric:

@@ -56,6 +56,14 @@ def test_plain_lines_when_piped(fake_nvml: FakeNvml, roots: Roots) -> None:
     assert "\x1b" not in result.stdout
 
 
+def test_a_shared_board_is_told_before_a_run_is_spent_on_it(fake_nvml: FakeNvml, roots: Roots) -> None:
+    env = {**roots_env(roots), **fake_nvml.env(), "BENCH_PROBES": "nvidia"}
+    assert "no joules" not in _run(env).stdout
+    result = _run({**env, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"})
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE is set" in result.stdout
+    assert "use a whole board" in result.stdout
+
+
 def test_a_counter_shows_its_difference_as_power(roots: Roots, tmp_path: Path) -> None:
     """A counter at rest: 0 W is measured, from two readings."""
     write_powercap(roots, TWO_SOCKETS)

@@ -48,6 +48,10 @@ class Controller:
     def __init__(self) -> None:
         self.watts: list[Any] = [400, 12.5]
         self.status = 200
+        self.inside: dict[int, int] = {}
+        """Which chassis is in which."""
+        self.parts: list[dict[str, Any]] = []
+        """What the first chassis lists behind its own power."""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -74,8 +78,11 @@ class Controller:
         if path == "/redfish/v1/Chassis":
             return {"Members": [{"@odata.id": f"/redfish/v1/Chassis/{i}"} for i in range(len(self.watts))]}
         if path.endswith("/Power"):
-            return {"PowerControl": [{"PowerConsumedWatts": self.watts[int(path.split("/")[-2])]}]}
-        return {"Power": {"@odata.id": f"{path}/Power"}}
+            number = int(path.split("/")[-2])
+            return {"PowerControl": [{"PowerConsumedWatts": self.watts[number]}, *(self.parts if number == 0 else [])]}
+        outside = self.inside.get(int(path.rsplit("/", maxsplit=1)[-1]))
+        links = {} if outside is None else {"ContainedBy": {"@odata.id": f"/redfish/v1/Chassis/{outside}"}}
+        return {"Power": {"@odata.id": f"{path}/Power"}, "Links": links}
 
     def env(self, **more: str) -> dict[str, str]:
         account = {"BENCH_REDFISH_USER": "admin", "BENCH_REDFISH_PASSWORD": PASSWORD}
@@ -147,6 +154,34 @@ def test_redfish_sums_its_chassis(make: Make, controller: Controller) -> None:
     probe = make(controller.env())
     assert probe.discover().devices[0].scope == "node"
     assert probe.sample(UID).power_w == 412.5
+
+
+@pytest.mark.parametrize(("inside", "watts"), [({1: 0}, 403.0), ({2: 1, 1: 0}, 400.0), ({2: 1}, 412.5), ({0: 1, 1: 0}, None)])
+def test_a_chassis_in_another_is_not_added_again(
+    make: Make, controller: Controller, inside: dict[int, int], watts: float | None
+) -> None:
+    """The enclosure's power holds that of its trays. Two that are in each other make no sense, and no number."""
+    controller.watts, controller.inside = [400, 12.5, 3], inside
+    if watts is None:
+        controller.watts = [400, 12.5]
+    probe = make(controller.env())
+    found = probe.discover()
+    assert (probe.sample(UID).power_w if found.devices else None) == watts
+
+
+@pytest.mark.parametrize(
+    ("parts", "watts"),
+    [([85, 20], 400.0), ([None, 20], 400.0), ([300, 200], None)],
+)
+def test_parts_of_a_chassis_are_not_added_to_it(
+    make: Make, controller: Controller, parts: list[Any], watts: float | None
+) -> None:
+    """`Server Power Control` with `CPU Sub-system Power` and `Memory Sub-system Power` behind it, as Lenovo's XCC lists them."""
+    controller.watts, controller.parts = [400], [{"PowerConsumedWatts": part} for part in parts]
+    probe = make(controller.env())
+    found = probe.discover()
+    assert (probe.sample(UID).power_w if found.devices else None) == watts
+    assert found.devices or "several power controls" in found.problems[0].problem
 
 
 @pytest.mark.parametrize(

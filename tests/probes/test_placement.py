@@ -4,7 +4,7 @@ import pytest
 
 from bench.errors import DeviceMissing, UsageError
 from bench.probes.placement import resolve
-from bench.records import DeviceInfo, Placement, Scope
+from bench.records import DeviceInfo, PlacedBoard, Placement, Scope
 
 A, B, C = "GPU-1111aaaa-0000", "GPU-2222bbbb-0000", "GPU-1111cccc-0000"
 
@@ -41,6 +41,7 @@ def test_ways_to_name_a_board(wanted: list[str], uids: list[str]) -> None:
         device_uids=tuple(uids),
         visibility_env={"CUDA_VISIBLE_DEVICES": ",".join(uids)},
         numbered_env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": numbers},
+        boards=tuple(PlacedBoard(probe="nvidia", uid=uid, number=str([A, B, C].index(uid))) for uid in uids),
         devices=len(uids),
     )
     assert resolve(CARDS, wanted) == expected
@@ -73,8 +74,10 @@ def test_the_module_comes_with_its_board() -> None:
 
 
 def test_cpu_hides_the_accelerators() -> None:
-    placement = resolve(CARDS, ["cpu"])
-    assert placement == Placement(device_uids=("rapl:package-0",), visibility_env={"CUDA_VISIBLE_DEVICES": ""})
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1"}
+    assert resolve(CARDS, ["cpu"]) == Placement(
+        device_uids=("rapl:package-0",), visibility_env=hidden, numbered_env=hidden
+    )  # engines that take numbers only are hidden them too
     assert resolve([], ["cpu"]) == Placement()
 
 
@@ -142,7 +145,7 @@ class TestAmd:
 
     def test_cpu_hides_both_vendors_boards(self) -> None:
         placement = resolve([*CARDS, *TWO_DIES], ["cpu"])
-        assert placement.visibility_env == {"ROCR_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": ""}
+        assert placement.visibility_env == {"ROCR_VISIBLE_DEVICES": "-1", "CUDA_VISIBLE_DEVICES": "-1"}
 
     def test_a_board_of_each_vendor(self) -> None:
         placement = resolve([*CARDS, *TWO_DIES], ["nvidia:0", "amd:0"])
@@ -151,6 +154,14 @@ class TestAmd:
             "ROCR_VISIBLE_DEVICES": AMD_A,
             "HIP_VISIBLE_DEVICES": "0",
         }
+
+
+@pytest.mark.parametrize("probe", ["amd", "ascend", "gaudi", "hygon", "iluvatar", "intel", "metax", "mthreads", "nvidia", "tpu"])
+def test_cpu_never_hides_by_an_empty_value(probe: str) -> None:
+    """HIP and Level Zero take an empty one for a variable that is not set: every device would be visible."""
+    env = resolve([device("x0", 0, probe=probe)], ["cpu"]).visibility_env
+    assert env
+    assert all(value.strip() for value in env.values())
 
 
 @pytest.mark.parametrize(

@@ -240,6 +240,30 @@ def test_a_rise_that_no_watts_explain_is_refused() -> None:
     assert codes(found) == ["counter_reset"]
 
 
+@pytest.mark.parametrize(("jump_j", "update_s"), [(1000.0, 0.1), (30_000.0, 0.1), (30_000.0, 1.0)])
+def test_one_jump_is_refused_though_the_mean_over_the_window_looks_right(jump_j: float, update_s: float) -> None:
+    """100 W of a package that may draw 1 kW: the jump adds up to 500 W to the mean, which nothing else would notice."""
+    counts = stepped(100.0, update_s)
+    readings = poll(-2, 62, 0.1, energy_j=lambda t: counts(t) + (jump_j if t > 30.05 else 0.0))
+    found = energy_of(readings, (0, 60), make_device(scope="cpu_package", power=None, energy=ENERGY))
+    assert found.energy_j is None
+    assert codes(found) == ["counter_reset"]
+    assert "jumped by" in found.faults[0].message
+
+
+@pytest.mark.parametrize("silent_s", [0.3, 0.9, 3.0])
+def test_a_counter_that_makes_up_for_lost_time_has_not_jumped(silent_s: float) -> None:
+    """A driver that was busy, a card that slept: the rise is what was drawn meanwhile."""
+
+    def joules(t: float) -> float:
+        return 1000.0 + 300.0 * (10.0 if 10.0 <= t < 10.0 + silent_s else t)
+
+    readings = poll(-2, 62, 0.1, energy_j=joules)
+    found = energy_of(readings, (0, 60), make_device(power=None, energy=ENERGY, power_limit_w=300.0))
+    assert found.energy_j == pytest.approx(18_000, rel=1e-3)
+    assert codes(found) == []
+
+
 def test_a_stuck_counter_gives_way_to_the_integral() -> None:
     device = make_device(energy=ENERGY)
     found = energy_of(poll(-1, 11, 0.1, power_w=lambda _: 400.0, energy_j=lambda _: 5000.0), (0, 10), device)

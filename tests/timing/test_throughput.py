@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from bench.records import Case, ChunkKind, LoadSpec, Metric, Outcome, Slo, Window
+from bench.stats import block_count
 from bench.timing.requests import observe, request_metrics
+from bench.timing.throughput import rate
 from tests.timing.builders import OPEN, Request, closed_loop, make_case, make_log, steady, window_ms
 
 WINDOW = window_ms(0, 10_000)
@@ -53,6 +56,21 @@ def test_a_closed_loop_delivers_its_rate_inside_its_interval() -> None:
     assert found["input_tok_per_s"].value is not None
     assert found["total_tok_per_s"].value == pytest.approx(rate.value + found["input_tok_per_s"].value)
     assert found["in_flight_mean"].value == pytest.approx(4, rel=0.01)
+
+
+@pytest.mark.parametrize(("seconds", "forgets_s"), [(10, 0.1), (10, 1.0), (60, 0.1), (60, 1.0), (60, 5.0), (600, 5.0)])
+def test_the_interval_of_a_rate_holds_the_truth_95_times_in_100(seconds: int, forgets_s: float) -> None:
+    """A server of 500 tok/s that is fast or slow by 20% for a while."""
+    rng, n, trials, tick_s = np.random.default_rng(11), block_count(seconds), 400, 0.1
+    kept, ticks = np.exp(-tick_s / forgets_s), round(seconds / tick_s)
+    speed = np.empty((trials, ticks))
+    speed[:, 0] = rng.normal(size=trials)
+    for i in range(1, ticks):
+        speed[:, i] = kept * speed[:, i - 1] + np.sqrt(1 - kept**2) * rng.normal(size=trials)
+    tokens = rng.poisson(np.maximum(500 * tick_s * (1 + 0.2 * speed), 0.0)).reshape(trials, n, -1).sum(axis=2)
+    found = [rate("output_tok_per_s", row.astype(float), window_ms(0, seconds * 1000)) for row in tokens]
+    hits = [one.low is not None and one.high is not None and one.low <= 500 <= one.high for one in found]
+    assert 0.92 <= np.mean(hits) <= 0.99
 
 
 def test_no_token_is_no_number() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from bench.probes.ascend import library, tool
+from bench.probes.ascend import library, slices, tool
 from bench.probes.card_probe import CardProbe, Opened, Way
 
 _LOST_FIX = "npu-smi info -t health and dmesg tell more; the other devices are measured"
@@ -29,9 +30,12 @@ class AscendProbe(CardProbe):
 
     def tool(self) -> Way | None:
         found = tool.find(self.env)
-        return None if found is None else lambda: tool.open_cards(found, self.clock)
+        return None if found is None else lambda: self._marked(tool.open_cards(found, self.clock))
 
     def _by_library(self) -> Opened:
         found = library.open_cards(self.env, self.clock)
         problems = tuple(self.problem(subject, why, _LOST_FIX) for subject, why in found.failures.items())
-        return Opened(cards=found.cards, problems=problems, close=found.close)
+        return self._marked(Opened(cards=found.cards, problems=problems, close=found.close))
+
+    def _marked(self, opened: Opened) -> Opened:
+        return replace(opened, cards=slices.marked(opened.cards, self.roots.dev))

@@ -97,7 +97,7 @@ def parse_mapping(text: str) -> dict[Place, str]:
 def _devices(text: str) -> Iterator[Row]:
     """The rows of each device, from their header to that of the processes."""
     headers: list[list[str]] = []
-    for block in boxes.blocks(_whole_rows(text)):
+    for block in boxes.blocks(text):
         if boxes.has(block[0], "Process"):
             return
         if boxes.has(block[0], "NPU", "Power") and any(boxes.has(row, "Chip", "Bus-Id") for row in block[1:]):
@@ -108,12 +108,6 @@ def _devices(text: str) -> Iterator[Row]:
                 row = {_column(heading): (text, _unit(heading)) for heading, text in words.items()}
                 if all(row.get(name, ("", None))[0].isdecimal() for name in ("npu", "chip")):
                     yield row
-
-
-def _whole_rows(text: str) -> str:
-    """Without a row that was cut off."""
-    lines = (line.strip() for line in text.splitlines())
-    return "\n".join(line for line in lines if not line.startswith("|") or (line.endswith("|") and len(line) > 1))
 
 
 def _column(label: str) -> str:

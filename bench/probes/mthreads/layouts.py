@@ -116,7 +116,7 @@ def _from_table(text: str) -> list[Told]:
     driver = next((named[1] for line in lines if (named := _DRIVER.search(line))), None)
     headers: list[list[str]] = []
     found: list[Told] = []
-    for block in boxes.blocks("\n".join(f"|{line}" for line in lines)):
+    for block in boxes.blocks("\n".join(f"|{line}|" for line in lines)):
         if boxes.has(block[0], "id", "name", "pcie"):
             headers = block
             continue

@@ -52,6 +52,24 @@ def test_raw_units_become_ours(fake: FakeLibrary, probe: AscendProbe) -> None:
     assert probe.sample(uid(0)).utilisation == 0.97
 
 
+@pytest.mark.parametrize(
+    ("nodes", "shared"),
+    [
+        (("davinci0", "davinci1", "davinci_manager"), [False, False]),
+        (("davinci0", "davinci1", "vdavinci117"), [False, True]),
+        (("vdavinci100", "vdavinci131"), [True, True]),
+        (("davinci100",), [True, False]),
+        (("vdavinci300",), [True, True]),  # of a chip that is not listed: whose slice it is nobody knows
+    ],
+)
+def test_a_chip_cut_into_vnpus_is_shared(probe: AscendProbe, roots: Roots, nodes: tuple[str, ...], shared: list[bool]) -> None:
+    for node in nodes:
+        replace_text(roots.dev / node, "")
+    found = devices(probe)
+    assert [found[uid(chip)].shared is not None for chip in (0, 1)] == shared
+    assert all("vNPU" in (device.shared or "vNPU") for device in found.values())
+
+
 class TestOneSensorForACard:
     """Read once and never added twice."""
 

@@ -53,6 +53,12 @@ def test_power_of_a_card_is_asked_for_where_the_table_has_none(duo: AscendProbe,
     assert calls[:3] == ["info -m", "info", "info -t common -i 2"]
 
 
+def test_the_tool_s_chips_are_marked_when_cut(duo: AscendProbe, roots: Roots) -> None:
+    replace_text(roots.dev / "vdavinci116", "")
+    first, second = duo.discover().devices
+    assert (first.shared, "116" in (second.shared or "")) == (None, True)
+
+
 def test_the_list_of_logic_ids_comes_first(duo: AscendProbe, tmp_path: Path) -> None:
     (tmp_path / "bin/npu-smi.info_-m").write_text(MAPPING.format(card=2))
     assert [device.visible_as for device in duo.discover().devices] == ["4", "3"]
