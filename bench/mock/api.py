@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -29,7 +29,9 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a generation request wants. `prompt_tokens`: ids where ids were sent, else words."""
+    """What a generation request wants. `prompt_tokens`: ids where ids were sent, else words. `logprobs`: so many of the best
+    tokens are to be told with each; `echo`: the prompt, to be told with its logprobs as well.
+    """
 
     chat: bool
     model: str | None
@@ -39,6 +41,8 @@ class Ask:
     stream: bool
     include_usage: bool
     usage_every_chunk: bool
+    logprobs: int | None = None
+    echo: str | None = None
 
 
 class _StreamOptions(msgspec.Struct):
@@ -72,6 +76,8 @@ class _Chat(_Body):
 
 class _Completion(_Body):
     prompt: str | list[int | str]
+    logprobs: int | None = None
+    echo: bool | None = None
 
 
 _CHAT = msgspec.json.Decoder(_Chat)
@@ -90,7 +96,9 @@ def parse_chat(body: bytes) -> Ask:
 def parse_completion(body: bytes) -> Ask:
     """A `/v1/completions` body: the prompt is a text or a list of token ids. Raises: ApiError 400."""
     asked = _decode(_COMPLETION, body)
-    return _ask(asked, chat=False, prompt_tokens=_prompt_tokens(asked.prompt), max_tokens=asked.max_tokens)
+    ask = _ask(asked, chat=False, prompt_tokens=_prompt_tokens(asked.prompt), max_tokens=asked.max_tokens)
+    echo = asked.prompt if asked.echo and isinstance(asked.prompt, str) else None
+    return replace(ask, logprobs=asked.logprobs, echo=echo) if asked.logprobs and not asked.stream else ask
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:

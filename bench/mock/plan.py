@@ -279,7 +279,7 @@ class Planner:
 
     def _whole(self, ask: Ask, tokens: int, reason: str, ttft_ns: int) -> Reply:
         usage = None if "no-usage" in self._quirks else self._usage(ask.prompt_tokens, tokens)
-        body = self._render.whole(chat=ask.chat, tokens=tokens, reason=reason, usage=usage)
+        body = self._render.whole(ask, tokens=tokens, reason=reason, usage=usage)
         if "gzip" in self._quirks:
             body = gzip.compress(body)
         head = self._render.head(content_type="application/json", length=len(body))

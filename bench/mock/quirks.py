@@ -91,6 +91,7 @@ TABLE = (
     _valued("big-events", "=BYTES", _count(1), "the text of each chunk is padded to BYTES bytes"),
     _valued("eos", "=K", _count(1), "stops after K tokens unless the request has ignore_eos"),
     _flag("empty-reply", "a complete reply without any token"),
+    _flag("wrong-output", "says other tokens than its model would, and finds every text less likely"),
     # usage
     _flag("usage-every-chunk", "cumulative usage in every content chunk"),
     _valued("usage-late", "=MS", _number, "the usage chunk comes MS after the finish chunk"),

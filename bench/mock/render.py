@@ -7,6 +7,8 @@ from http import HTTPStatus
 
 import msgspec
 
+from bench.mock.api import Ask
+from bench.mock.logprobs import logprobs_of
 from bench.mock.quirks import Quirks
 
 WORDS = ("tok", "joule", "watt", "volt", "naïve", "ampere", "日本", "second", "hertz", "ohm", "🙂", "farad")
@@ -71,6 +73,7 @@ class Renderer:
     def __init__(self, *, model: str, created_s: int, quirks: Quirks) -> None:
         self._quirks = quirks
         self._event_end = b"\r\n\r\n" if "crlf" in quirks else b"\n\n"
+        self._shift = int("wrong-output" in quirks)
         self._pad_b = quirks.count("big-events") or 0
         self.chunked = not ("http10" in quirks or "content-length-close" in quirks)
         self.model = model
@@ -106,7 +109,7 @@ class Renderer:
 
     def content(self, *, chat: bool, first: int, count: int, thinking: bool, usage: bytes | None) -> bytes:
         """The event of `count` tokens from number `first`."""
-        text = tokens_text(first, count)
+        text = tokens_text(self._shift + first, count)
         short_b = self._pad_b - len(text.encode())
         encoded = msgspec.json.encode(text + "x" * max(0, short_b))
         field = self._delta(encoded, first, thinking) if chat else b'"text":' + encoded
@@ -131,12 +134,16 @@ class Renderer:
         body = {"error": {"message": "mock: the engine failed in mid-stream", "type": "server_error", "param": None, "code": 500}}
         return self.event(msgspec.json.encode(body)) + self.done()
 
-    def whole(self, *, chat: bool, tokens: int, reason: str, usage: bytes | None) -> bytes:
+    def whole(self, ask: Ask, *, tokens: int, reason: str, usage: bytes | None) -> bytes:
         """The JSON body of a reply that is not streamed."""
-        text = msgspec.json.encode(tokens_text(0, tokens))
-        field = b'"message":{"role":"assistant","content":' + text + b"}" if chat else b'"text":' + text
-        choice = b'{"index":0,' + field + b',"logprobs":null,"finish_reason":"' + reason.encode() + b'"}]'
-        start = self._chat_whole if chat else self._text_start
+        said = [token_text(self._shift + index) for index in range(tokens)]
+        logprobs = b"null"
+        if ask.logprobs:
+            logprobs = msgspec.json.encode(logprobs_of(ask.echo, said, ask.logprobs, is_wrong=bool(self._shift)))
+        text = msgspec.json.encode((ask.echo or "") + "".join(said))
+        field = b'"message":{"role":"assistant","content":' + text + b"}" if ask.chat else b'"text":' + text
+        choice = b'{"index":0,' + field + b',"logprobs":' + logprobs + b',"finish_reason":"' + reason.encode() + b'"}]'
+        start = self._chat_whole if ask.chat else self._text_start
         return start + choice + (b',"usage":' + usage if usage is not None else b"") + b"}"
 
     def _choice(self, *, chat: bool, field: bytes, finish: bytes, usage: bytes | None) -> bytes:

@@ -121,6 +121,16 @@ def test_empty_replies_are_complete(stream: bool) -> None:
         assert (answer.texts(), answer.finish_reason, answer.events[-1]) == ([], "stop", "[DONE]")
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_wrong_output_is_other_tokens_in_the_same_number(stream: bool) -> None:
+    with LocalMock(quirks=("wrong-output",), ttft_ms=0.0, gap_ms=0.0) as server:
+        wrong = ask(server.port, chat_body(3, stream=stream)).body.decode()
+    with LocalMock(ttft_ms=0.0, gap_ms=0.0) as server:
+        right = ask(server.port, chat_body(3, stream=stream)).body.decode()
+    assert [word in right for word in ("tok0", "joule1", "watt2", "volt3")] == [True, True, True, False]
+    assert [word in wrong for word in ("tok0", "joule1", "watt2", "volt3")] == [False, True, True, True]
+
+
 # --- usage ----------------------------------------------------------------------------------------------------------------
 
 
