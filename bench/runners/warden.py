@@ -5,7 +5,7 @@ of `bench`: it must still work when everything else is broken. That is also why 
 
 stdin   one JSON line that says what to start, then `{"stop": grace_s}` when the harness wants an end. Only the harness holds
         the other end: when it closes, for whatever reason (`kill -9` too), the engine's whole tree is ended.
-stdout  JSON lines: started, failed, exited, log_error, unkillable, clean.
+stdout  JSON lines: started, failed, exited, log_error, not_removed, unkillable, clean.
 
 On Linux it is a subreaper: whatever the engine starts, however often it forks and changes session, has the warden as an
 ancestor. Elsewhere, and as a second net, every process of an engine carries a marker in its environment.
@@ -37,6 +37,8 @@ SETTLE_S = 2.0
 """Seconds that leftovers of an ended engine get between SIGTERM and SIGKILL [s]."""
 KILL_LIMIT_S = 30.0
 """Seconds after which a process that survives SIGKILL (stuck in a driver) is given up on, and named [s]."""
+REMOVAL_LIMIT_S = 60.0
+"""Seconds that the removal of a container may take; its processes are killed at once [s]."""
 
 _LINUX = sys.platform.startswith("linux")
 _READ_B = 1 << 20
@@ -188,6 +190,7 @@ class Warden:
             if os.getppid() != self._harness:  # seen even if someone else still holds the harness's end of the pipe
                 self._stop_grace_s = self._spec["grace_s"]
         stuck = self._end_tree(self._stop_grace_s)
+        self._remove()
         self._turn(0.0)
         self._log.close()
         say("unkillable" if stuck else "clean", pids=sorted(stuck), log_cut_b=self._log.cut_b)
@@ -303,6 +306,21 @@ class Warden:
         self._until(lambda: not engine_tree(marker), min(grace_s, SETTLE_S) if self._status is not None else 0.0)
         self._until(lambda: not self._kill_all(marker), KILL_LIMIT_S)
         return engine_tree(marker)
+
+    def _remove(self) -> None:
+        """What the engine ran in is a daemon's child, not ours: it goes by a command. One that is not there is gone."""
+        if not self._spec.get("removal"):
+            return
+        try:
+            done = subprocess.run(
+                self._spec["removal"], stdin=subprocess.DEVNULL, capture_output=True, timeout=REMOVAL_LIMIT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            say("not_removed", message=str(error))
+            return
+        said = done.stderr.decode(errors="replace").strip()
+        if done.returncode != 0 and "no such container" not in said.lower():
+            say("not_removed", message=said)
 
     def _kill_all(self, marker: str) -> set[int]:
         left = engine_tree(marker)
