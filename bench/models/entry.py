@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.models import gguf, safetensors
+from bench import gguf
+from bench.models import safetensors
 from bench.models.layout import Format, Layout
 from bench.records import ModelShape
 
@@ -112,6 +113,8 @@ def _read(root: Path, layout: Layout) -> tuple[ModelShape, str | None]:
         return replace(gguf.shape(headers[0]), parameters=parameters), gguf.licence(headers[0])
     if layout.format == "safetensors":
         return safetensors.shape(root, [root / name for name in layout.weights]), None
+    if layout.format == "openvino":
+        return safetensors.shape(root, ()), None
     return ModelShape(), None
 
 

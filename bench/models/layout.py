@@ -9,9 +9,11 @@ from typing import Literal
 
 from bench.errors import ModelError
 
-Format = Literal["gguf", "safetensors", "other"]
+Format = Literal["gguf", "safetensors", "openvino", "other"]
 
 _SIDE_SUFFIXES = (".json", ".txt", ".model", ".jinja", ".tiktoken")
+_OPENVINO = "openvino_model"
+"""Name of the files that hold OpenVINO's intermediate representation, as its exporters write them: `.xml` and `.bin`."""
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth")
 _NOT_WEIGHTS = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt", "optimizer.bin"})
 _SPLIT = re.compile(r"(?P<stem>.+)-(?P<index>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -29,7 +31,7 @@ class Layout:
 
 def choose(names: Iterable[str], file: str | None, where: str) -> Layout:
     """The files to have out of `names`: `file` alone (with the other parts of a split GGUF), or the top-level safetensors
-    with configuration and tokenizer, or the only GGUF, or PyTorch weights where there is nothing else.
+    with configuration and tokenizer, or the only GGUF, or OpenVINO's files, or PyTorch weights where there is nothing else.
 
     Raises: ModelError if there are no weights, or several models to choose from.
     """
@@ -49,6 +51,10 @@ def choose(names: Iterable[str], file: str | None, where: str) -> Layout:
         raise ModelError(
             f"{where} holds {len(models)} models: {listed}", hint=f"name one of them, for example {_named(where, models)}"
         )
+    if f"{_OPENVINO}.xml" in top and f"{_OPENVINO}.bin" in top:
+        ours = {n for n in top if n.startswith("openvino_") and n.endswith((".xml", ".bin"))}
+        keep = tuple(sorted({*ours, *_side_files(top)}))
+        return Layout(format="openvino", main="", weights=(f"{_OPENVINO}.bin",), keep=keep)
     other = tuple(n for n in top if n.endswith(_OTHER_WEIGHTS) and n not in _NOT_WEIGHTS)
     if other:
         return Layout(format="other", main="", weights=other, keep=tuple(sorted({*other, *_side_files(top)})))

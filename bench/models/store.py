@@ -78,10 +78,23 @@ class ModelStore:
         MissingError (nothing here can convert).
         """
         wanted = self.check(name, source, precision=precision, formats=formats)
-        listed = catalog.by_source((wanted.of or wanted).text)
-        if source is None and name.lower() not in catalog.names():
-            name = listed[0].name if listed else wanted.short_name
-        return _local_model(name, *self._located(wanted, progress, python))
+        return _local_model(_called(name, source, wanted), *self._located(wanted, progress, python))
+
+    def here(
+        self, name: str, source: str | None, *, precision: str | None = None, formats: Sequence[str] = ()
+    ) -> LocalModel | None:
+        """The weights that `fetch` would give, where they are on this disk already; None where they must be had first.
+
+        Raises: UsageError, ModelError, as `fetch`.
+        """
+        wanted = self.check(name, source, precision=precision, formats=formats)
+        if wanted.kind == "path":
+            found: tuple[Path, Entry] | None = local.inspect(wanted, self._cache, self._hash_limit_b)
+        else:
+            made_of_files = wanted.of is not None and wanted.of.kind == "path"
+            entry = self._usable(wanted, None if made_of_files else _expected_sha256(wanted), quiet=True)
+            found = (self._cache.files(wanted.key), entry) if entry else None
+        return _local_model(_called(name, source, wanted), *found) if found else None
 
     def check(self, name: str, source: str | None, *, precision: str | None = None, formats: Sequence[str] = ()) -> Source:
         """Which source `fetch` would take; looks at neither network nor disk.
@@ -164,6 +177,14 @@ class ModelStore:
                     f"{source.text} is not in the cache at {self._cache.root}, and {name} forbids fetching it",
                     hint=f"unset {name}, or fetch it with `bench models pull` on a machine with a network and copy that folder",
                 )
+
+
+def _called(name: str, source: str | None, wanted: Source) -> str:
+    """What the model is called: as in the catalogue, else as its source."""
+    if source is not None or name.lower() in catalog.names():
+        return name
+    listed = catalog.by_source((wanted.of or wanted).text)
+    return listed[0].name if listed else wanted.short_name
 
 
 def _resolve(name: str, precision: str | None, formats: Sequence[str]) -> Source:

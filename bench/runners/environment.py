@@ -136,6 +136,20 @@ def ask_shim(environment: Environment, shim: str, question: Mapping[str, Any], *
     return said
 
 
+def ask_engine(
+    environment: Environment, shim: str, question: Mapping[str, Any], *, what: str, of: str, timeout_s: float, install: str
+) -> dict[str, Any]:
+    """What the engine in words `what` answers to a shim about its `of` (device, platform), an `error` included.
+
+    Raises: EngineMissing where it gives no answer at all, with `install` as the next step.
+    """
+    answer = ask_shim(environment, shim, question, timeout_s=timeout_s)
+    if isinstance(answer, Said):
+        why = f"it gave no answer within {timeout_s:.0f} s" if answer.status is None else answer.last_words
+        raise EngineMissing(f"{what} can't be asked for its {of}: {why}", hint=install)
+    return answer
+
+
 # --- finding it -------------------------------------------------------------------------------------------------------
 
 

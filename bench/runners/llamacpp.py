@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from bench.ports import StartRequest
 from bench.precision import GGUF, nearest, read_back, spelled
 from bench.records import Case, LocalModel, Scalar
 from bench.runners.arguments import Argument, check_arguments, whole, word
+from bench.runners.containers.place import container_of
 from bench.runners.counters import prometheus_counters
 from bench.runners.environment import EnginePython, Sought
 from bench.runners.first_token import completion
 from bench.runners.http import Answer, get
 from bench.runners.installed import installed
 from bench.runners.launched import LaunchedEngine
-from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_llama_server
+from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_llama_server, llama_server_in
 from bench.runners.metric_names import LLAMACPP
 from bench.runners.parallel import check_parallel
 from bench.runners.process import EngineProcess
@@ -54,6 +56,7 @@ ARGUMENTS = {
 }
 
 
+_STATUS = "xllamacpp.json"
 HABITS = Habits(name="llamacpp", health="/health", question=completion)
 
 
@@ -80,21 +83,21 @@ class LlamaCppRunner:
         )
         if args.get("binary") and case.engine_python:
             raise UsageError("engine argument 'binary' and 'engine_python' exclude each other", hint="keep one of them")
+        if case.container and case.engine_python:
+            raise UsageError("llamacpp in a container is its llama-server: no engine_python", hint="leave engine_python out")
         if case.precision is not None and spelled(case.precision) not in WEIGHT_FORMATS:
             near = nearest(case.precision, WEIGHT_FORMATS)
             did_you_mean = f" Did you mean {near!r}?" if near else ""
             raise UsageError(
                 f"llamacpp has no precision {case.precision!r}.{did_you_mean}", hint=f"known: {', '.join(WEIGHT_FORMATS)}"
             )
-        if args.get("binary"):
-            find_llama_server(str(args["binary"]))
-        else:
+        if _server_of(case) is None:
             _check_xllamacpp(case.engine_python)
 
     def about(self, case: Case) -> str:
-        if binary := case.engine_args.get("binary"):
-            server = find_llama_server(str(binary))
-            return f"llama-server {server.version or 'of an unknown version'}, {server.path}"
+        if server := _server_of(case):
+            where = f" in {container_of(case).where}" if case.container else ""
+            return f"llama-server {server.version or 'of an unknown version'}, {server.path}{where}"
         _check_xllamacpp(case.engine_python)
         path = absolute_program(case.engine_python or sys.executable)
         environment = EnginePython(path=path, found_by="engine_python" if case.engine_python else "that of bench")
@@ -105,13 +108,29 @@ class LlamaCppRunner:
         model = _gguf_of(request)
         sizing = size_for(request.cases, request.case.engine_args)
         request.work_dir.mkdir(parents=True, exist_ok=True)
-        way = _start_binary if request.case.engine_args.get("binary") else _start_xllamacpp
-        started = way(request, model, sizing)
+        server = _server_of(request.case)
+        started = _start_xllamacpp(request, model, sizing) if server is None else _start_binary(request, server, model, sizing)
         try:
             return _engine_of(request, sizing, started)
         except BaseException:
             started.serving.process.stop()
             raise
+
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        model, server = _gguf_of(request), _server_of(request.case)
+        sizing = size_for(request.cases, request.case.engine_args)
+        if server is None:
+            return _launch_xllamacpp(request, model, sizing)
+        return _launch_binary(request, server, model, sizing, port)
+
+
+def _server_of(case: Case) -> LlamaServer | None:
+    """The llama-server of `case`; None where it is xllamacpp. Raises: EngineMissing."""
+    binary = case.engine_args.get("binary")
+    if case.container:
+        return llama_server_in(container_of(case), None if binary is None else str(binary))
+    return find_llama_server(str(binary)) if binary else None
 
 
 def _gguf_of(request: StartRequest) -> LocalModel:
@@ -144,16 +163,14 @@ def _check_xllamacpp(engine_python: str | None) -> None:
 # --- the two ways -----------------------------------------------------------------------------------------------------
 
 
-def _start_xllamacpp(request: StartRequest, model: LocalModel, sizing: Sizing) -> _Started:
+def _launch_xllamacpp(request: StartRequest, model: LocalModel, sizing: Sizing) -> Launch:
     args = request.case.engine_args
-    status_file = request.work_dir / "xllamacpp.json"
-    status_file.unlink(missing_ok=True)
     order = {
         "model": str(Path(model.path).absolute()),
         "alias": alias_of(model.name),
         "slots": sizing.slots,
         "context": sizing.context_tokens,
-        "status_file": str(status_file.resolve()),
+        "status_file": str((request.work_dir / _STATUS).resolve()),
         "prompt_cache": args.get("prompt_cache") is True,
         **{name: args.get(name) for name in ("threads", "n_gpu_layers", "n_batch", "n_ubatch")},
         **{name: word(args, name) for name in ("flash_attn", "cache_type_k", "cache_type_v")},
@@ -161,6 +178,12 @@ def _start_xllamacpp(request: StartRequest, model: LocalModel, sizing: Sizing) -
     order = {name: value for name, value in order.items() if value is not None}
     python = request.case.engine_python or sys.executable
     argv = (absolute_program(python), "-u", str(_SHIM), json.dumps(order))
+    return Launch(argv=argv, env=request.placement.visibility_env)
+
+
+def _start_xllamacpp(request: StartRequest, model: LocalModel, sizing: Sizing) -> _Started:
+    status_file = request.work_dir / _STATUS
+    status_file.unlink(missing_ok=True)
     status: dict[str, Any] = {}
 
     def address() -> str | None:
@@ -168,25 +191,25 @@ def _start_xllamacpp(request: StartRequest, model: LocalModel, sizing: Sizing) -
             status.update(json.loads(status_file.read_text()))
         return status.get("address")
 
-    launch = Launch(argv=argv, env=request.placement.visibility_env)
-    serving = bring_up(request, HABITS, launch, address, alias_of(model.name))
-    settings: dict[str, Scalar] = {"through": "xllamacpp", "prompt_cache": order["prompt_cache"]}
+    serving = bring_up(request, HABITS, _launch_xllamacpp(request, model, sizing), address, alias_of(model.name))
+    prompt_cache = request.case.engine_args.get("prompt_cache") is True
+    settings: dict[str, Scalar] = {"through": "xllamacpp", "prompt_cache": prompt_cache}
     if status.get("devices"):
         settings["devices"] = ", ".join(status["devices"])
     return _Started(serving=serving, version=status.get("version"), settings=settings)
 
 
-def _start_binary(request: StartRequest, model: LocalModel, sizing: Sizing) -> _Started:
-    args = request.case.engine_args
-    server: LlamaServer = find_llama_server(str(args["binary"]))
-    alias = alias_of(model.name)
+def _launch_binary(request: StartRequest, server: LlamaServer, model: LocalModel, sizing: Sizing, port: int) -> Launch:
+    path = str(Path(model.path).absolute())
+    argv = server.command(path, alias_of(model.name), port, sizing, request.case.engine_args)
+    return Launch(argv=argv, env=request.placement.visibility_env)
 
-    def launch(port: int) -> Launch:
-        argv = server.command(str(Path(model.path).absolute()), alias, port, sizing, args)
-        return Launch(argv=argv, env=request.placement.visibility_env)
 
-    settings: dict[str, Scalar] = {"through": "llama-server", "prompt_cache": server.prompt_cache_of(args)}
-    return _Started(serving=serve(request, HABITS, launch, alias), version=server.version, settings=settings)
+def _start_binary(request: StartRequest, server: LlamaServer, model: LocalModel, sizing: Sizing) -> _Started:
+    launch = partial(_launch_binary, request, server, model, sizing)
+    prompt_cache = server.prompt_cache_of(request.case.engine_args)
+    settings: dict[str, Scalar] = {"through": "llama-server", "prompt_cache": prompt_cache}
+    return _Started(serving=serve(request, HABITS, launch, alias_of(model.name)), version=server.version, settings=settings)
 
 
 def alias_of(model_name: str) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from bench.errors import EngineMissing
 from bench.records import Scalar
 from bench.runners.arguments import word
+from bench.runners.containers.place import Container
 from bench.runners.sizing import Sizing
 
 _ASK_LIMIT_S = 60.0
@@ -76,10 +78,27 @@ def find_llama_server(binary: str) -> LlamaServer:
             f"no program {binary!r} was found on PATH",
             hint="install llama.cpp, give the program's path, or drop 'binary' and pip install 'tokjoule[llamacpp]'",
         )
-    usage = _ask(path, "--help")
+    return _known(absolute_program(path), lambda flag: _ask(path, flag))
+
+
+@cache
+def llama_server_in(container: Container, binary: str | None) -> LlamaServer:
+    """The llama-server of an image: `binary`, else what the image runs by itself. Raises: EngineMissing."""
+    own = container.entrypoint[0] if container.entrypoint and not container.keeps_entrypoint else None
+
+    def ask(flag: str) -> str:
+        said = container.ask((program, flag), _ASK_LIMIT_S)
+        return said.out + said.err
+
+    program = binary or own or "llama-server"
+    return _known(program, ask)
+
+
+def _known(path: str, ask: Callable[[str], str]) -> LlamaServer:
+    usage = ask("--help")
     return LlamaServer(
-        path=absolute_program(path),
-        version=parse_version(_ask(path, "--version")),
+        path=path,
+        version=parse_version(ask("--version")),
         flags=frozenset(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", usage)),
         flash_takes_value=re.search(r"--flash-attn\s+[\[{<]", usage) is not None,
     )

@@ -5,14 +5,15 @@ counters.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from bench.ports import StartRequest
 from bench.records import Case, LocalModel
 from bench.runners.checkpoint import Checkpoint, read_checkpoint
+from bench.runners.containers.place import find_engine
 from bench.runners.diagnosis import words
-from bench.runners.environment import Environment, Sought, find_python
+from bench.runners.environment import Environment, Sought
 from bench.runners.first_token import completion
 from bench.runners.host_platform import host_platform
 from bench.runners.installed import Installed, installed
@@ -81,7 +82,7 @@ def install_line(platform: str | None = None) -> str:
 
 def find_mlx(case: Case) -> Mlx:
     """The mlx-lm of `case`. Raises: EngineMissing in plain words, with how to install it."""
-    return facts_of(find_python(SOUGHT, case.engine_python, install=install_line()))
+    return facts_of(find_engine(SOUGHT, case, install=install_line()))
 
 
 @cache
@@ -117,8 +118,12 @@ class MlxRunner:
         found = find_mlx(request.case)
         weights = read_checkpoint(model.path)
         check_as_stored(MENU, request.case.precision, weights)
-        serving = serve(request, HABITS, lambda port: launch_of(found, request, model, port), _SERVED_AS)
+        serving = serve(request, HABITS, partial(self.launch_for, request), _SERVED_AS)
         return hand_over(request, serving, _read_back(found, weights, serving), lambda _: {})
+
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        return launch_of(find_mlx(request.case), request, safetensors_of(request), port)
 
 
 def launch_of(found: Mlx, request: StartRequest, model: LocalModel, port: int) -> Launch:

@@ -19,9 +19,11 @@ from bench.runners.parallel import check_parallel
 from bench.runners.process import EngineProcess
 from bench.runners.readiness import Ready, wait_ready
 from bench.runners.served import served_models
+from bench.runners.serving import Launch
 
 EMISSION = "BENCH_SIM_EMISSION"
 """Variable with the file that the simulated device reads."""
+_URL_FILE = "mock.url"
 ARGUMENTS = {
     "ttft_ms": Argument(kind="number", low=0, about="first content chunk this long after the request [ms]"),
     "gap_ms": Argument(kind="number", low=0, about="time between content chunks [ms]"),
@@ -53,17 +55,9 @@ class MockRunner:
     def start(self, request: StartRequest) -> LaunchedEngine:
         self.check(request.case)
         request.work_dir.mkdir(parents=True, exist_ok=True)
-        url_file = request.work_dir / "mock.url"
+        url_file = request.work_dir / _URL_FILE
         url_file.unlink(missing_ok=True)
-        argv = (
-            sys.executable,
-            "-m",
-            "bench",
-            "mock-server",
-            "--port=0",
-            f"--port-file={url_file.resolve()}",
-            *flags_of(request.case),
-        )
+        argv = self.launch_for(request, 0).argv
         process = EngineProcess.start(
             argv, name=self.name, log_path=request.work_dir / "engine.log", env=request.placement.visibility_env
         )
@@ -78,6 +72,12 @@ class MockRunner:
         except BaseException:
             process.stop()
             raise
+
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        url_file = (request.work_dir / _URL_FILE).resolve()
+        head = (sys.executable, "-m", "bench", "mock-server", f"--port={port}", f"--port-file={url_file}")
+        return Launch(argv=(*head, *flags_of(request.case)), env=dict(request.placement.visibility_env))
 
 
 def flags_of(case: Case) -> tuple[str, ...]:
@@ -114,6 +114,7 @@ def _engine_of(request: StartRequest, process: EngineProcess, argv: tuple[str, .
         precision=None,
         start_s=ready.waited_s,
         log_path=str(process.log_path),
+        own_weights="mock",
     )
     vocab_size = served.vocab_size if served else None
     target = Target(

@@ -19,6 +19,7 @@ import psutil
 from bench.clock import SYSTEM, Clock
 from bench.errors import EngineStartError
 from bench.runners import warden
+from bench.runners.box import Box
 from bench.runners.diagnosis import Diagnosis, Words, describe_exit, diagnose
 
 GRACE_S = 10.0
@@ -44,9 +45,13 @@ class EngineProcess:
         log_path: Path,
         clock: Clock,
         own_words: Sequence[Words],
+        box: Box | None = None,
     ) -> None:
         self.name = name
         self.log_path = log_path
+        self.box = box
+        self.removal_error: str | None = None
+        """Why what the engine ran in could not be removed."""
         self.log_error: str | None = None
         self.leftovers: tuple[int, ...] = ()
         """Pids that survived even SIGKILL (stuck in a driver): named, because nothing more can be done."""
@@ -74,11 +79,13 @@ class EngineProcess:
         cwd: Path | None = None,
         grace_s: float = GRACE_S,
         own_words: Sequence[Words] = (),
+        box: Box | None = None,
         clock: Clock = SYSTEM,
     ) -> Self:
         """Start `argv` with `env` added to this process's environment; its output goes to `log_path`, bounded.
 
-        `grace_s` is what the engine gets if the harness dies; `own_words` tell why it failed.
+        `grace_s` is what the engine gets if the harness dies; `own_words` tell why it failed; `box` is what `argv` makes and runs
+        the engine in.
 
         Raises: EngineStartError (not found, not executable).
         """
@@ -91,7 +98,7 @@ class EngineProcess:
             env={**os.environ, **(env or {})},
             start_new_session=True,
         )
-        process = cls(child, marker=marker, name=name, log_path=log_path, clock=clock, own_words=own_words)
+        process = cls(child, marker=marker, name=name, log_path=log_path, clock=clock, own_words=own_words, box=box)
         try:
             order = {
                 "argv": list(argv),
@@ -99,6 +106,7 @@ class EngineProcess:
                 "log": str(log_path.resolve()),
                 "marker": marker,
                 "grace_s": grace_s,
+                "removal": list(box.removal) if box else None,
             }
             process._await_start(order)
         except BaseException:
@@ -108,7 +116,9 @@ class EngineProcess:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The root of the engine's process tree; the warden is not part of it."""
+        """The root of the engine's process tree; the warden is not part of it, nor is the client of a container."""
+        if self.box is not None:
+            return self.box.pids()
         return () if self._engine_pid is None else (self._engine_pid,)
 
     @property
@@ -119,13 +129,16 @@ class EngineProcess:
 
     def diagnosis(self) -> Diagnosis | None:
         """The likely cause of its end or silence, from the log and the exit status."""
-        return diagnose(self.log_tail(200), self.exit_status, self._own_words)
+        status = self.exit_status
+        known = self.box.cause() if self.box and status is not None else None
+        return known or diagnose(self.log_tail(200), status, self._own_words)
 
     def failure(self) -> str | None:
         """None while it runs; else how it ended, with the likely cause where the log or the signal tells it."""
         self._listen()
         if self._stopped_by_us:
-            return f"{self.name} was stopped"
+            left = f", and its container is still there: {self.removal_error}" if self.removal_error else ""
+            return f"{self.name} was stopped{left}"
         if self._status is None:
             return f"the warden of {self.name} was killed, and the engine with it" if self._warden_gone else None
         known = self.diagnosis()
@@ -144,7 +157,7 @@ class EngineProcess:
                 return
             self._read_events()
             self._stopped_by_us = self._status is None and not self._warden_gone
-            limit_s = grace_s + warden.SETTLE_S + warden.KILL_LIMIT_S + 5.0
+            limit_s = grace_s + warden.SETTLE_S + warden.KILL_LIMIT_S + (warden.REMOVAL_LIMIT_S if self.box else 0.0) + 5.0
             try:
                 self._order({"stop": grace_s})
                 self._listen(until=lambda: self._warden_gone, limit_s=limit_s)
@@ -162,7 +175,7 @@ class EngineProcess:
         self._warden.stdout.close()
         if self._warden_gone:
             self._warden.wait()
-            if self._engine_pid is not None and self._warden.returncode != 0:
+            if self._warden.returncode != 0 and (self._engine_pid is not None or self.box is not None):
                 self._after_lost_warden()
 
     def _await_start(self, order: Mapping[str, Any]) -> None:
@@ -209,14 +222,20 @@ class EngineProcess:
             case "failed":
                 self._refusal = event["message"]
             case "exited":
-                self._status = event["status"]
+                self._status = self.box.ended(event["status"]) if self.box else event["status"]
             case "log_error":
                 self.log_error = event["message"]
             case "unkillable":
                 self.leftovers = tuple(event["pids"])
+            case "not_removed":
+                self.removal_error = event["message"]
 
     def _after_lost_warden(self) -> None:
-        """The warden itself was killed: the kernel ended the engine, and what the engine had started is found by its marker."""
+        """The warden itself was killed: the kernel ended the engine, or the client of its container, which we then remove. What
+        the engine had started is found by its marker.
+        """
+        if self.box is not None:
+            self.removal_error = self.box.remove()
         end_ns = self._clock.monotonic_ns() + round(_SWEEP_LIMIT_S * 1e9)
         while left := marked_processes(self._marker):
             self.leftovers = tuple(process.pid for process in left)

@@ -71,11 +71,19 @@ def project_metrics(samples: Iterable[Sample], tables: Iterable[Names] = tuple(E
 
 
 def _told(by_name: dict[str, list[Sample]], source: str, is_share: bool) -> float | None:
-    first, *added = source.split(" + ")
-    if first not in by_name:
+    summed, _, sign = source.partition(" & ")
+    first, *added = summed.split(" + ")
+    if not _named(by_name, first) or (sign and sign not in by_name):
         return None
-    values = [sample.value for name in (first, *added) for sample in _without_double_count(by_name.get(name, []))]
+    values = [sample.value for name in (first, *added) for sample in _without_double_count(_named(by_name, name))]
     return sum(values) / len(values) if is_share else sum(values)
+
+
+def _named(by_name: dict[str, list[Sample]], source: str) -> list[Sample]:
+    """The samples of `name`, or of `name{label=value}`."""
+    name, _, rest = source.rstrip("}").partition("{")
+    label, _, wanted = rest.partition("=")
+    return [sample for sample in by_name.get(name, []) if not label or sample.labels.get(label) == wanted]
 
 
 def _without_double_count(samples: list[Sample]) -> list[Sample]:

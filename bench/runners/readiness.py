@@ -75,7 +75,11 @@ def on_free_port(attempt: Callable[[int], T]) -> T:
 
 
 def _check_owner(process: EngineProcess, base_url: str) -> None:
-    """Somebody else's server on our port would pass every other check: the engine may still be on its way to fail."""
+    """Somebody else's server on our port would pass every other check: the engine may still be on its way to fail. A port that is
+    published for it has been taken for it, or it would not have been started.
+    """
+    if process.box is not None and not process.box.shares_network:
+        return
     port = urlsplit(base_url).port
     if port is not None and listens(process.pids, port) is False:
         raise PortTakenError(

@@ -4,16 +4,19 @@ first token. Each engine brings its own of these; this is the order in which the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bench.errors import UsageError
 from bench.ports import StartRequest
 from bench.records import TOKEN_ID_PROTOCOLS, EngineHandle, Scalar, Target
+from bench.runners.box import Box
+from bench.runners.containers.client import WORDS as CONTAINER_WORDS
+from bench.runners.containers.command import boxed
 from bench.runners.counters import Counters
 from bench.runners.diagnosis import Words
 from bench.runners.first_token import Question, await_first_token
+from bench.runners.host_variables import without_secrets
 from bench.runners.launched import LaunchedEngine
 from bench.runners.process import EngineProcess
 from bench.runners.readiness import on_free_port, wait_ready
@@ -69,26 +72,35 @@ def serve(request: StartRequest, habits: Habits, launch: Callable[[int], Launch]
     """`bring_up` of `launch(port)` on a free port, and on another one if it was taken meanwhile. Raises: EngineStartError."""
 
     def attempt(port: int) -> Serving:
-        return bring_up(request, habits, launch(port), lambda: f"http://127.0.0.1:{port}", served_as)
+        return bring_up(request, habits, launch(port), lambda: f"http://127.0.0.1:{port}", served_as, port=port)
 
     return on_free_port(attempt)
 
 
 def bring_up(
-    request: StartRequest, habits: Habits, launch: Launch, find_url: Callable[[], str | None], served_as: str
+    request: StartRequest,
+    habits: Habits,
+    launch: Launch,
+    find_url: Callable[[], str | None],
+    served_as: str,
+    *,
+    port: int | None = None,
 ) -> Serving:
-    """Start `launch` and wait for a first token of the model `served_as`; `find_url` gives None while the address isn't known.
+    """Start `launch`, in a container where the case says so, and wait for a first token of the model `served_as`. `find_url`
+    gives None while the address isn't known; `port` is the one that was chosen for it.
 
     Raises: EngineStartError with the log's tail and the likely cause. Nothing of the engine runs then.
     """
     request.work_dir.mkdir(parents=True, exist_ok=True)
+    launch, box = placed(request, launch, port)
     process = EngineProcess.start(
         launch.argv,
         name=habits.name,
         log_path=request.work_dir / "engine.log",
-        env=launch.env,
+        env={} if box else launch.env,
         cwd=request.work_dir,
-        own_words=habits.words,
+        own_words=(*habits.words, *CONTAINER_WORDS) if box else habits.words,
+        box=box,
     )
     try:
         ready = wait_ready(process, find_url, path=habits.health, timeout_s=request.start_timeout_s)
@@ -98,6 +110,14 @@ def bring_up(
         process.stop()
         raise
     return Serving(process=process, launch=launch, base_url=ready.base_url, start_s=ready.waited_s, first_token_s=first_s)
+
+
+def placed(request: StartRequest, launch: Launch, port: int | None) -> tuple[Launch, Box | None]:
+    """`launch` as it is run: as it is, or in a container. Raises: EngineMissing, UsageError."""
+    if request.case.container is None:
+        return launch, None
+    made = boxed(request, launch.argv, launch.env, port)
+    return Launch(argv=made.argv, env=made.env), made.box
 
 
 def hand_over(request: StartRequest, serving: Serving, told: ReadBack, counters: Counters) -> LaunchedEngine:
@@ -110,7 +130,7 @@ def hand_over(request: StartRequest, serving: Serving, told: ReadBack, counters:
         command=serving.launch.argv,
         env=serving.launch.env,
         pids=serving.process.pids,
-        settings=told.settings,
+        settings=told.settings | (serving.process.box.settings if serving.process.box else {}),
         precision=told.precision,
         start_s=serving.start_s,
         load_s=told.load_s,
@@ -127,15 +147,11 @@ def hand_over(request: StartRequest, serving: Serving, told: ReadBack, counters:
     return LaunchedEngine(serving.process, target, handle, counters)
 
 
-def inherited(prefixes: tuple[str, ...], secret: Sequence[str] = ("KEY", "TOKEN", "SECRET", "PASSWORD")) -> dict[str, Scalar]:
+def inherited(prefixes: tuple[str, ...]) -> dict[str, Scalar]:
     """Variables of ours that change how an engine runs, to be kept with its settings: those whose names begin like `prefixes`,
     without any that may hold a secret.
     """
-    return {
-        f"env.{name}": value
-        for name, value in sorted(os.environ.items())
-        if name.startswith(prefixes) and not any(word in name for word in secret)
-    }
+    return {f"env.{name}": value for name, value in without_secrets(prefixes).items()}
 
 
 def visible(request: StartRequest, *, by_number: bool = False) -> Mapping[str, str]:

@@ -1,1 +1,1 @@
-"""Conformance suites that packages from outside subclass: see `docs/architecture.md`."""
+"""Conformance suites that packages from outside subclass, and what their tests need: see `docs/engines.md` (Adding one)."""

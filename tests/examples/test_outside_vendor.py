@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.examples.conftest import Install, RunTests
 from tests.probes.trees import replace_text
-
-EXAMPLE = Path(__file__).parents[2] / "examples/probe"
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package in it, to be put on the path."""
-    source = tmp_path_factory.mktemp("source") / "probe"
-    shutil.copytree(EXAMPLE, source)
-    target = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target)]
-    subprocess.run([*pip, str(source)], check=True, capture_output=True, text=True)
-    return target
+def installed(install: Install) -> Path:
+    return install("probe")
 
 
 def test_its_devices_are_listed_among_the_others(installed: Path, tmp_path: Path) -> None:
@@ -40,11 +32,5 @@ def test_its_devices_are_listed_among_the_others(installed: Path, tmp_path: Path
     assert devices["A1-7"]["now"]["power_w"] == 99.0
 
 
-def test_it_passes_the_conformance_suite_of_the_installed_package(installed: Path, tmp_path: Path) -> None:
-    tests = shutil.copytree(EXAMPLE / "tests", tmp_path / "tests")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
-        env={**os.environ, "PYTHONPATH": str(installed)}, cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert "11 passed" in done.stdout
+def test_it_passes_the_conformance_suite_of_the_installed_package(installed: Path, run_tests: RunTests) -> None:
+    assert "11 passed" in run_tests("probe", installed)

@@ -44,6 +44,19 @@ def test_a_split_of_absurdly_many_parts_ends() -> None:
         choose(["m-00001-of-99999.gguf"], None, "s")
 
 
+@pytest.mark.parametrize("more", [[], ["pytorch_model.bin"]])
+def test_openvinos_own_folder_with_its_tokenizer(more: list[str]) -> None:
+    names = ["openvino_model.bin", "openvino_model.xml", "openvino_tokenizer.bin", "openvino_tokenizer.xml", "config.json"]
+    found = choose([*names, "README.md", *more], None, "s")
+    assert (found.format, found.main, found.weights) == ("openvino", "", ("openvino_model.bin",))
+    assert found.keep == tuple(sorted(names))
+
+
+def test_half_of_an_openvino_model_is_none() -> None:
+    with pytest.raises(ModelError, match="no weights"):
+        choose(["openvino_model.xml", "openvino_tokenizer.xml"], None, "s")
+
+
 def test_pytorch_weights_where_there_is_nothing_better() -> None:
     found = choose(["pytorch_model.bin", "training_args.bin", "config.json"], None, "s")
     assert (found.format, found.weights, found.keep) == ("other", ("pytorch_model.bin",), ("config.json", "pytorch_model.bin"))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import uuid
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
-from tests.runners import orphans
+from bench.testing.processes import named_tree
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +18,4 @@ def own_cache(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, t
 
 @pytest.fixture
 def tree_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    name = uuid.uuid4().hex
-    monkeypatch.setenv(orphans.TREE, name)
-    yield name
-    for process in orphans.tree(name):  # a failed test must not leave its engines on the machine
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    yield from named_tree(monkeypatch)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from bench.runners.process import EngineProcess
-from tests.runners.orphans import listening, start_scripted
+from tests.runners.scripted import listening, start_scripted
 
 
 def main() -> None:

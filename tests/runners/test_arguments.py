@@ -11,7 +11,7 @@ from bench.errors import UsageError
 from bench.runners import llamacpp, mock
 from bench.runners.arguments import Argument, check_arguments, whole, word
 from bench.runners.mock import MockRunner, flags_of
-from tests.runners.cases import case
+from bench.testing.cases import case
 
 DOCS = Path(__file__).parents[2] / "docs" / "engines.md"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,32 +13,21 @@ from bench.runners.lmdeploy.runner import LMDeployRunner
 from bench.runners.mindie.runner import MindIERunner
 from bench.runners.mlx import MlxRunner
 from bench.runners.mock import MockRunner
+from bench.runners.openvino.runner import OpenVINORunner
 from bench.runners.sglang.runner import SglangRunner
 from bench.runners.tensorrt_llm.runner import TensorRTLLMRunner
 from bench.runners.torch.runner import TorchRunner
+from bench.runners.triton.runner import TritonRunner
 from bench.runners.vllm.runner import VllmRunner
-from tests.runners.cases import case, gguf, safetensors
-from tests.runners.conformance import LaunchingRunnerConformance
-from tests.runners.dialects import lmdeploy, mlx, sglang, tensorrt_llm, torch, vllm
-from tests.runners.engine_site import engine_python
-from tests.runners.orphans import program, script
+from bench.testing.cases import case, gguf, safetensors
+from bench.testing.engine_site import engine_python
+from bench.testing.runners import LaunchingRunnerConformance
+from bench.testing.scripted_engine import behaviours, script
+from tests.runners.dialects import lmdeploy, mlx, openvino, sglang, tensorrt_llm, torch, vllm
+from tests.runners.scripted import program
 from tests.runners.test_mindie import home
-
-
-def behaviours(tmp_path: Path) -> dict[str, dict[str, Any]]:
-    """The suite's words as scripts."""
-    return {
-        "good": {},
-        "dies_at_start": {"say": "std::bad_alloc: no memory", "exit": 1},
-        "never_ready": {"never_ready": True},
-        "leaves_daemon": {"daemon": str(tmp_path / "daemon"), "daemon_ignores_sigterm": True},
-        "ignores_sigterm": {"ignore_sigterm": True},
-        "floods": {"flood_mb": 20},
-        "hangs_at_token": {"token": "hangs"},
-        "dies_at_token": {"token": "dies"},
-        "refuses_token": {"token": "refused"},
-        "port_taken_once": {"port_taken_once": str(tmp_path / "taken")},
-    }
+from tests.runners.test_openvino import weights_in
+from tests.runners.test_triton import site, wanted
 
 
 class TestLlamaServer(LaunchingRunnerConformance):
@@ -128,6 +116,40 @@ class TestTorch(LaunchingRunnerConformance):
         script(patch, **behaviours(tmp_path)[behaviour])
         python = engine_python(tmp_path / "torch", "torch", "2.13.0", torch.MODULES, beside=torch.BESIDE)
         return case(engine="torch", engine_python=python, engine_args={"device": "cpu"})
+
+
+class TestOpenVINO(LaunchingRunnerConformance):
+    weights: LocalModel
+
+    def runner(self) -> Runner:
+        return OpenVINORunner()
+
+    def model(self) -> LocalModel:
+        return self.weights
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        self.weights = weights_in(tmp_path)
+        python = engine_python(tmp_path / "ov", "openvino-genai", "2026.4.1.0", openvino.MODULES, beside=openvino.BESIDE)
+        return case(engine="openvino", engine_python=python, devices=("cpu",))
+
+
+class TestTritonOfKserve(LaunchingRunnerConformance):
+    protocol = "kserve-generate"
+
+    def runner(self) -> Runner:
+        return TritonRunner()
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        return wanted(site(tmp_path), args={"vllm_metrics": True}, protocol=self.protocol)
+
+
+class TestTritonOfOpenAI(TestTritonOfKserve):
+    protocol = "openai-completions"
 
 
 class TestMindIE(LaunchingRunnerConformance):

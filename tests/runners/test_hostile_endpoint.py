@@ -23,7 +23,7 @@ from bench.runners.base_url import api_base
 from bench.runners.http import Answer, NoAnswer, get
 from bench.runners.openai import AttachedEngine, OpenAIRunner
 from bench.runners.prometheus import parse, project_metrics
-from tests.runners.cases import case, request
+from bench.testing.cases import case, request
 from tests.runners.endpoint import Endpoint, Page, models, page
 
 KEY = "sk-SECRET123"

@@ -17,8 +17,10 @@ from bench.runners.arguments import check_arguments
 from bench.runners.llamacpp import ARGUMENTS, LlamaCppRunner, alias_of, settings_of
 from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_llama_server, parse_version
 from bench.runners.sizing import Sizing
-from tests.runners.cases import case, gguf, request
-from tests.runners.orphans import program, script, tree
+from bench.testing.cases import case, gguf, request
+from bench.testing.processes import tree
+from bench.testing.scripted_engine import script
+from tests.runners.scripted import program
 
 # --- refused before anything starts -----------------------------------------------------------------------------------
 

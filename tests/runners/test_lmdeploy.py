@@ -21,11 +21,12 @@ from bench.runners.lmdeploy.precision import menu, told
 from bench.runners.lmdeploy.runner import LMDeployRunner, launch_of
 from bench.runners.lmdeploy.words import WORDS
 from bench.runners.parser import flags_from
-from tests.runners.cases import case, request, safetensors
+from bench.testing.cases import case, request, safetensors
+from bench.testing.engine_site import engine_python
+from bench.testing.processes import tree
+from bench.testing.scripted_engine import script
 from tests.runners.dialects import lmdeploy as dialect
-from tests.runners.engine_site import engine_python
 from tests.runners.flag_files import document, parser_of
-from tests.runners.orphans import script, tree
 
 SAMPLES = ["lmdeploy-0.18.0"]
 PLAIN = Checkpoint(dtype="bf16")

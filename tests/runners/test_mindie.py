@@ -21,10 +21,11 @@ from bench.runners.mindie.daemon import MindIE, find_mindie
 from bench.runners.mindie.runner import MindIERunner, launch_of
 from bench.runners.mindie.words import WORDS
 from bench.runners.weights import check_as_stored
-from tests.runners.cases import case, request, safetensors
+from bench.testing.cases import case, request, safetensors
+from bench.testing.engine_site import ROOT
+from bench.testing.processes import tree
+from bench.testing.scripted_engine import script
 from tests.runners.dialects.mindie import TEMPLATE, problem_of
-from tests.runners.engine_site import ROOT
-from tests.runners.orphans import script, tree
 
 
 def home(tmp_path: Path) -> str:

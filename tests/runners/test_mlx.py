@@ -18,11 +18,12 @@ from bench.runners.installed import Installed
 from bench.runners.mlx import MENU, WORDS, Mlx, MlxRunner, install_line, launch_of
 from bench.runners.parser import flags_from
 from bench.runners.weights import check_as_stored
-from tests.runners.cases import case, request, safetensors
+from bench.testing.cases import case, request, safetensors
+from bench.testing.engine_site import engine_python
+from bench.testing.processes import tree
+from bench.testing.scripted_engine import script
 from tests.runners.dialects import mlx as dialect
-from tests.runners.engine_site import engine_python
 from tests.runners.flag_files import document, parser_of
-from tests.runners.orphans import script, tree
 
 SAMPLE = "mlx-0.32.2"
 FACTS = Mlx(

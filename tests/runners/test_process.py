@@ -17,7 +17,9 @@ from bench.runners import warden
 from bench.runners.http import get
 from bench.runners.process import EngineProcess, PortTakenError, free_port
 from bench.runners.readiness import on_free_port, wait_ready
-from tests.runners.orphans import ENGINE, address_in, all_gone, eventually, listening, script, start_scripted, tree
+from bench.testing.processes import all_gone, eventually, tree
+from bench.testing.scripted_engine import script
+from tests.runners.scripted import ENGINE, address_in, listening, start_scripted
 
 STUBBORN = {"daemon_ignores_sigterm": True, "ignore_sigterm": True}
 

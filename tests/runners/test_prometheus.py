@@ -83,6 +83,13 @@ def test_what_an_engine_has_not_is_absent() -> None:
     assert project_metrics(parse("process_cpu_seconds_total 3.0\n")) == {}
 
 
+@pytest.mark.parametrize("sign", ["", 'npu_cache_usage_perc{model_name="m"} 0.5\n'])
+def test_names_without_a_prefix_are_mindies_only_on_its_own_page(sign: str) -> None:
+    page = 'num_requests_running{model_name="m"} 3\nprompt_tokens_total{model_name="m"} 9\n'
+    found = {"requests_running": 3.0, "prompt_tokens_total": 9.0} if sign else {}
+    assert project_metrics(parse(page + sign)) == found
+
+
 def test_labels_with_every_awkward_character() -> None:
     sample = parse(VLLM)[-1]
     assert sample.labels == {"finished_reason": "stop", "model_name": 'a}b"c,d="e'}

@@ -18,8 +18,8 @@ from bench.ports import Engine
 from bench.records import LengthSpec, LoadSpec, LocalModel
 from bench.runners.llamacpp import LlamaCppRunner
 from bench.runners.openai import OpenAIRunner
-from tests.runners.cases import case, gguf, request
-from tests.runners.orphans import all_gone, eventually, tree
+from bench.testing.cases import case, gguf, request
+from bench.testing.processes import all_gone, eventually, tree
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -27,7 +27,7 @@ HARNESS = """
 import sys, time
 from pathlib import Path
 from bench.runners.llamacpp import LlamaCppRunner
-from tests.runners.cases import case, gguf, request
+from bench.testing.cases import case, gguf, request
 folder = Path(sys.argv[1])
 with LlamaCppRunner().start(request(folder / "work", case(), model=gguf(sys.argv[2]))) as engine:
     (folder / "url").write_text(engine.target.base_url)

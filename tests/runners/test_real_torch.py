@@ -18,9 +18,9 @@ from bench.errors import EngineStartError
 from bench.ports import Engine
 from bench.records import LengthSpec, LoadSpec, LocalModel
 from bench.runners.torch.runner import TorchRunner
-from tests.runners.cases import case, request, safetensors
-from tests.runners.engine_site import ROOT
-from tests.runners.orphans import tree
+from bench.testing.cases import case, request, safetensors
+from bench.testing.engine_site import ROOT
+from bench.testing.processes import tree
 from tests.runners.vllm_venv import ensure, has_build
 
 NAMED = os.environ.get("BENCH_TORCH_PYTHON") or os.environ.get("BENCH_VLLM_PYTHON")

@@ -19,9 +19,9 @@ from bench.runners.environment import ask_shim
 from bench.runners.llamacpp import LlamaCppRunner
 from bench.runners.vllm.facts import find_vllm
 from bench.runners.vllm.runner import launch_of
+from bench.testing.cases import case, request
 from tests.conftest import BenchCommand
 from tests.runners import vllm_venv
-from tests.runners.cases import case, request
 
 pytestmark = [
     pytest.mark.engine,

@@ -22,11 +22,12 @@ from bench.runners.sglang.facts import Sglang, install_line
 from bench.runners.sglang.precision import menu, told
 from bench.runners.sglang.runner import SglangRunner, launch_of, load_seconds
 from bench.runners.sglang.words import WORDS
-from tests.runners.cases import case, request, safetensors
+from bench.testing.cases import case, request, safetensors
+from bench.testing.engine_site import engine_python
+from bench.testing.processes import tree
+from bench.testing.scripted_engine import script
 from tests.runners.dialects import sglang as dialect
-from tests.runners.engine_site import engine_python
 from tests.runners.flag_files import document, parser_of
-from tests.runners.orphans import script, tree
 
 SAMPLES = ["sglang-0.5.23"]
 PLAIN = Checkpoint(dtype="bf16")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bench.records import DataSpec, LengthSpec, LoadSpec
 from bench.runners.sizing import MARGIN_TOKENS, OPEN_LOOP_SLOTS, Sizing, longest, size_for
-from tests.runners.cases import case
+from bench.testing.cases import case
 
 SPECS = st.builds(
     LengthSpec,

@@ -23,11 +23,12 @@ from bench.runners.tensorrt_llm.facts import TensorRTLLM
 from bench.runners.tensorrt_llm.options import options_of, told
 from bench.runners.tensorrt_llm.runner import TensorRTLLMRunner, launch_of
 from bench.runners.tensorrt_llm.words import WORDS
-from tests.runners.cases import case, request, safetensors
+from bench.testing.cases import case, request, safetensors
+from bench.testing.engine_site import engine_python
+from bench.testing.processes import tree
+from bench.testing.scripted_engine import script
 from tests.runners.dialects import tensorrt_llm as dialect
-from tests.runners.engine_site import engine_python
 from tests.runners.flag_files import document, parser_of
-from tests.runners.orphans import script, tree
 
 SAMPLE = "tensorrt-llm-00209af1"
 PLAIN = Checkpoint(dtype="bf16")

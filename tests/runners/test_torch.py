@@ -19,10 +19,11 @@ from bench.runners.torch.facts import Torch, install_line
 from bench.runners.torch.precision import menu_of, told
 from bench.runners.torch.runner import TorchRunner, device_of, launch_of
 from bench.runners.torch.words import WORDS
-from tests.runners.cases import case, gguf, request, safetensors
+from bench.testing.cases import case, gguf, request, safetensors
+from bench.testing.engine_site import engine_python
+from bench.testing.processes import tree
+from bench.testing.scripted_engine import script
 from tests.runners.dialects import torch as dialect
-from tests.runners.engine_site import engine_python
-from tests.runners.orphans import script, tree
 
 PLAIN = Checkpoint(dtype="bf16")
 AWQ = Checkpoint(dtype="fp16", quantisation="awq", method="awq")

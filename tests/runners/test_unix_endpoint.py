@@ -15,7 +15,7 @@ from bench.errors import TargetError, UsageError
 from bench.runners.base_url import api_base
 from bench.runners.http import Answer, NoAnswer, get
 from bench.runners.openai import AttachedEngine, OpenAIRunner
-from tests.runners.cases import case, request
+from bench.testing.cases import case, request
 from tests.runners.endpoint import Endpoint, Page, models, page
 
 

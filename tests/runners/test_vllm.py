@@ -23,11 +23,12 @@ from bench.runners.vllm.facts import TF32_VARIABLE, Platform, Vllm, install_line
 from bench.runners.vllm.precision import ask_for, check_word, told
 from bench.runners.vllm.runner import VllmRunner, kv_space_gib, launch_of, load_seconds, settings_of
 from bench.runners.vllm.words import WORDS
-from tests.runners.cases import case, gguf, request, safetensors
+from bench.testing.cases import case, gguf, request, safetensors
+from bench.testing.engine_site import engine_python
+from bench.testing.processes import tree
+from bench.testing.scripted_engine import script
 from tests.runners.dialects import vllm as dialect
-from tests.runners.engine_site import engine_python
 from tests.runners.flag_files import document, parser_of
-from tests.runners.orphans import script, tree
 
 SAMPLES = ["vllm-0.32.0"]
 METHODS = tuple(dialect.METHODS)
@@ -341,7 +342,7 @@ def test_what_can_not_be_is_refused(tmp_path: Path, changes: dict[str, Any], wor
 @pytest.mark.parametrize("model", [None, gguf()])
 def test_only_safetensors_are_taken(tmp_path: Path, tree_name: str, model: LocalModel | None) -> None:
     with pytest.raises(UsageError, match="vllm reads safetensors"):
-        VllmRunner().start(request(tmp_path / "work", case(engine_python=python(tmp_path)), model=model))
+        VllmRunner().start(request(tmp_path / "work", case(engine="vllm", engine_python=python(tmp_path)), model=model))
     assert not tree(tree_name)
 
 

@@ -10,7 +10,7 @@ from bench.errors import UsageError
 from bench.records import LocalModel
 from bench.runners.checkpoint import Checkpoint
 from bench.runners.weights import Menu, safetensors_of
-from tests.runners.cases import case, gguf, request, safetensors
+from bench.testing.cases import case, gguf, request, safetensors
 
 MENU = Menu(
     engine="an engine", plain={"bf16": ("--dtype", "b")}, made={"fp8": ("-q", "fp8")}, stored=("fp8", "w4a16", "awq", "gptq")

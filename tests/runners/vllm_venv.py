@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / ".venv-vllm"
@@ -27,20 +28,30 @@ def has_build() -> bool:
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
-def ensure(folder: Path = FOLDER) -> str:
-    """The Python of an environment that has it, installed if need be (4 minutes, 3.4 GB). Raises: CalledProcessError."""
-    python, done, wanted = folder / "bin" / "python", folder / "installed", " ".join((TORCH, *VLLM))
+def made(folder: Path, wanted: str, install: Callable[[list[str]], None]) -> str:
+    """The Python of the environment in `folder`. One in which `wanted` is not installed is made anew, by `install` with the
+    beginning of a command line of its pip. Raises: CalledProcessError.
+    """
+    python, done = folder / "bin" / "python", folder / "installed"
     if done.exists() and done.read_text() == wanted:
         return str(python)
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    install([str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"])
+    done.write_text(wanted)
+    return str(python)
+
+
+def ensure(folder: Path = FOLDER) -> str:
+    """The Python of an environment that has it, installed if need be (4 minutes, 3.4 GB). Raises: CalledProcessError."""
+    return made(folder, " ".join((TORCH, *VLLM)), _install)
+
+
+def _install(pip: list[str]) -> None:
     if subprocess.run([*pip, "install", TORCH], check=False).returncode != 0:  # not where pip is set to look
         subprocess.run([*pip, "install", TORCH, "--index-url", _TORCH_INDEX], check=True)
     subprocess.run([*pip, "install", *VLLM], check=True)
     subprocess.run([*pip, "uninstall", "--yes", *MISFITS], check=True)
-    done.write_text(wanted)
-    return str(python)
 
 
 if __name__ == "__main__" and has_build():

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from bench.records import Case
-from bench.runners.environment import Environment, Sought, find_python
+from bench.runners.containers.place import find_engine
+from bench.runners.environment import Environment, Sought
 from bench.runners.host_platform import host_platform
 from bench.runners.installed import Installed, installed
 from bench.runners.parser import Flags, ask_flags
@@ -43,7 +44,7 @@ def install_line(platform: str | None = None) -> str:
 
 def find_lmdeploy(case: Case) -> LMDeploy:
     """The LMDeploy of `case`. Raises: EngineMissing in plain words, with how to install it."""
-    return facts_of(find_python(SOUGHT, case.engine_python, install=install_line()))
+    return facts_of(find_engine(SOUGHT, case, install=install_line()))
 
 
 @cache

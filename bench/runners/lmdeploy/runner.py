@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from bench.errors import EngineStartError, UsageError
@@ -59,13 +60,18 @@ class LMDeployRunner:
         model = safetensors_of(request)
         found = find_lmdeploy(request.case)
         weights = read_checkpoint(model.path)
-        serving = serve(request, HABITS, lambda port: launch_of(found, request, model, weights, port), model.name)
+        serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
         try:
             told_back = _read_back(found, request, model, weights, serving)
             return hand_over(request, serving, told_back, prometheus_counters(serving.base_url, LMDEPLOY))
         except BaseException:
             serving.process.stop()
             raise
+
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        model = safetensors_of(request)
+        return launch_of(find_lmdeploy(request.case), request, model, read_checkpoint(model.path), port)
 
 
 def _check_ranks(case: Case, backend: str) -> None:

@@ -10,6 +10,7 @@ from bench.ports import StartRequest
 from bench.records import Case, LocalModel
 from bench.runners.arguments import check_arguments
 from bench.runners.checkpoint import Checkpoint, read_checkpoint
+from bench.runners.containers.place import refuse_container
 from bench.runners.counters import prometheus_counters
 from bench.runners.first_token import completion
 from bench.runners.launched import LaunchedEngine
@@ -39,6 +40,7 @@ class MindIERunner:
     def check(self, case: Case) -> None:
         check_arguments(self.name, case.engine_args, ARGUMENTS)
         check_parallel(self.name, case, ("tp", "dp", "ep"))
+        refuse_container(case, "run bench in MindIE's own container, or start that yourself and take engine: openai")
         MENU.check(case.precision)
         find_mindie(case.engine_args)
 
@@ -55,7 +57,7 @@ class MindIERunner:
 
         def launch(port: int) -> Launch:
             write_config(found, request, model, port)
-            return launch_of(found, request)
+            return self.launch_for(request, port)
 
         serving = serve(request, HABITS, launch, served_name(model))
         try:
@@ -64,6 +66,11 @@ class MindIERunner:
         except BaseException:
             serving.process.stop()
             raise
+
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        del port  # it is in the configuration
+        return launch_of(find_mindie(request.case.engine_args), request)
 
 
 def write_config(found: MindIE, request: StartRequest, model: LocalModel, port: int) -> None:

@@ -7,7 +7,8 @@ from functools import cache
 
 from bench.errors import EngineMissing
 from bench.records import Case
-from bench.runners.environment import Environment, Said, Sought, ask_shim, find_python
+from bench.runners.containers.place import find_engine
+from bench.runners.environment import Environment, Sought, ask_engine
 from bench.runners.host_platform import host_platform
 from bench.runners.installed import Installed, installed
 from bench.runners.parser import Flags, ask_flags
@@ -56,7 +57,7 @@ def install_line(platform: str | None = None) -> str:
 
 def find_sglang(case: Case) -> Sglang:
     """The SGLang of `case`. Raises: EngineMissing in plain words, with how to install it."""
-    return facts_of(find_python(SOUGHT, case.engine_python, install=install_line()))
+    return facts_of(find_engine(SOUGHT, case, install=install_line()))
 
 
 @cache
@@ -72,11 +73,8 @@ def facts_of(environment: Environment) -> Sglang:
 
 
 def _ask_platform(environment: Environment, found: Installed) -> str:
-    answer = ask_shim(environment, "sglang_device", {}, timeout_s=_LIMIT_S)
     what = f"sglang {found.version} in {environment.where}"
-    if isinstance(answer, Said):
-        why = f"it gave no answer within {_LIMIT_S:.0f} s" if answer.status is None else answer.last_words
-        raise EngineMissing(f"{what} can't be asked for its device: {why}", hint=install_line())
+    answer = ask_engine(environment, "sglang_device", {}, what=what, of="device", timeout_s=_LIMIT_S, install=install_line())
     if "No accelerator" in answer.get("error", ""):
         raise EngineMissing(
             f"{what} finds no device that its build can use",

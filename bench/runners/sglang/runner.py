@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,18 @@ class SglangRunner:
         model = safetensors_of(request)
         found = find_sglang(request.case)
         weights = read_checkpoint(model.path)
-        serving = serve(request, HABITS, lambda port: launch_of(found, request, model, weights, port), served_name(model))
+        serving = serve(request, HABITS, partial(self.launch_for, request), served_name(model))
         try:
             told_back = _read_back(found, request, model, weights, serving)
             return hand_over(request, serving, told_back, prometheus_counters(serving.base_url, SGLANG))
         except BaseException:
             serving.process.stop()
             raise
+
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        model = safetensors_of(request)
+        return launch_of(find_sglang(request.case), request, model, read_checkpoint(model.path), port)
 
 
 def served_name(model: LocalModel) -> str:

@@ -16,8 +16,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 PATHS = ("/v1/completions", "/v1/chat/completions")
-REFUSED = ("best_of", "echo", "frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "stop", "tools")
+REFUSED = ("best_of", "frequency_penalty", "logit_bias", "presence_penalty", "stop", "tools")
 """Fields that would change the answer and that are not served: ignoring them would be a lie."""
+MOST_SCORED_TOKENS = 1024
+"""Of a prompt that is echoed with its logprobs: each has a number for every word of the vocabulary while it is looked at."""
+MOST_LOGPROBS = 20
+Score = tuple[float, list[tuple[int, float]]]
+"""ln of the probability of a token, and the best tokens in its place with theirs."""
 UNFINISHED = "\ufffd"
 """What an incomplete character decodes to."""
 
@@ -28,7 +33,11 @@ class RefusedError(Exception):
 
 @dataclass(eq=False)
 class Request:
-    """One prompt, and how it is to be continued. `events` gets (token, finish reason or None), the last with a reason."""
+    """One prompt, and how it is to be continued. `events` gets (token, finish reason or None), the last with a reason.
+
+    `logprobs`: so many of the best tokens are wanted with each. `scores` then has one for each token, before its event comes,
+    and with `echo` `prompt_scores` one for each of the prompt's but the first.
+    """
 
     ids: list[int]
     max_tokens: int
@@ -37,13 +46,17 @@ class Request:
     seed: int | None = None
     ignore_eos: bool = False
     min_tokens: int = 0
+    logprobs: int | None = None
+    echo: bool = False
+    scores: list[Score] = field(default_factory=list)
+    prompt_scores: list[Score] = field(default_factory=list)
     made: int = 0
     cancelled: bool = False
     events: queue.SimpleQueue[tuple[int, str | None]] = field(default_factory=queue.SimpleQueue)
 
 
 class Engine(Protocol):
-    """What is served. `info` is None until the model is loaded."""
+    """What is served. `info` is None until the model is loaded. One whose stepper fills in scores has a true `gives_logprobs`."""
 
     name: str
     info: dict[str, Any] | None
@@ -91,6 +104,9 @@ def request_of(engine: Engine, body: dict[str, Any], *, chat: bool) -> Request:
     asked = body.get("max_completion_tokens") or body.get("max_tokens") or (room if chat else 16)
     if not ids or room < asked or asked < 1:
         raise RefusedError(f"{len(ids)} prompt tokens and {asked} to be made do not fit a context of {engine.context}")
+    logprobs = _logprobs(engine, body, chat=chat)
+    if body.get("echo") and len(ids) > MOST_SCORED_TOKENS:
+        raise RefusedError(f"echo of {len(ids)} tokens: at most {MOST_SCORED_TOKENS}")
     return Request(
         ids=ids,
         max_tokens=int(asked),
@@ -99,7 +115,22 @@ def request_of(engine: Engine, body: dict[str, Any], *, chat: bool) -> Request:
         seed=body.get("seed"),
         ignore_eos=bool(body.get("ignore_eos", False)),
         min_tokens=int(body.get("min_tokens", 0)),
+        logprobs=logprobs,
+        echo=bool(body.get("echo")),
     )
+
+
+def _logprobs(engine: Engine, body: dict[str, Any], *, chat: bool) -> int | None:
+    """How many of the best tokens are to be told with each; None: no logprobs. Raises: RefusedError."""
+    wanted = body.get("logprobs")
+    named = [name for name in ("logprobs", "echo") if body.get(name)]
+    if not named:
+        return None
+    if chat or body.get("stream") or not getattr(engine, "gives_logprobs", False):
+        raise RefusedError(f"not served here: {', '.join(named)} (whole completions may have them, of engines that tell)")
+    if type(wanted) is not int or not 1 <= wanted <= MOST_LOGPROBS:
+        raise RefusedError(f"logprobs must be from 1 to {MOST_LOGPROBS}, with echo too")
+    return wanted
 
 
 def _prompt_ids(engine: Engine, prompt: Any) -> list[int]:
@@ -161,6 +192,9 @@ class Handler(BaseHTTPRequestHandler):
         pieces = list(self._pieces(request))
         text = "".join(piece for _, piece, _ in pieces)
         content: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+        if request.logprobs is not None:
+            told = logprobs_of(self.engine, request, [(token, piece) for token, piece, _ in pieces])
+            content = {"text": "".join(told["tokens"]), "logprobs": told}
         choice = {"index": 0, "finish_reason": pieces[-1][2], "token_ids": [token for token, _, _ in pieces], **content}
         self._reply(200, {**self._head(chat=chat, chunk=False), "choices": [choice], "usage": _usage(request)})
 
@@ -211,6 +245,39 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """A line for each request would be written while it is measured."""
+
+
+def logprobs_of(engine: Engine, request: Request, made: list[tuple[int, str]]) -> dict[str, Any]:
+    """OpenAI's object of the tokens of an answer, with `echo` after those of the prompt, whose first has no probability."""
+    scores: list[Score | None] = []
+    tokens: list[str] = []
+    if request.echo:
+        text = Text(engine)
+        tokens = [text.add(token, last=token_is_last) for token, token_is_last in _marked(request.ids)]
+        scores = [None, *request.prompt_scores]
+    scores += request.scores[: len(made)]
+    tokens += [piece for _, piece in made]
+    offsets = [0]
+    for token in tokens[:-1]:
+        offsets.append(offsets[-1] + len(token))
+    return {
+        "tokens": tokens,
+        "token_logprobs": [score and score[0] for score in scores],
+        "top_logprobs": [score and _best(engine, score[1]) for score in scores],
+        "text_offset": offsets,
+    }
+
+
+def _marked(ids: list[int]) -> Iterator[tuple[int, bool]]:
+    return ((token, number == len(ids)) for number, token in enumerate(ids, 1))
+
+
+def _best(engine: Engine, best: list[tuple[int, float]]) -> dict[str, float]:
+    """By text; of two tokens with the same text the likelier."""
+    found: dict[str, float] = {}
+    for token, logprob in best:
+        found.setdefault(engine.decode([token]), logprob)
+    return found
 
 
 def _usage(request: Request) -> dict[str, int]:

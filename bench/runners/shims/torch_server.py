@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import transformers
 from batching import Batcher
-from openai_http import RefusedError, Request, listen
+from openai_http import RefusedError, Request, Score, listen
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 WITH_KV_CACHE = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -56,6 +56,9 @@ class TorchRows:
         width = max(lengths)
         ids = self._tensor([[0] * (width - len(request.ids)) + request.ids for request in requests])
         mask = self._tensor([[0] * (width - length) + [1] * length for length in lengths])
+        for request in requests:
+            if request.echo:
+                request.prompt_scores = self._prompt_scores(request)
         cache = transformers.DynamicCache()
         last = self._choose(self._forward(ids, mask, (mask.cumsum(-1) - 1).clamp(min=0), cache), requests)
         self._append(cache, mask, last)
@@ -105,9 +108,16 @@ class TorchRows:
         out = self._model(input_ids=ids, **known, **self._last_only)
         return out.logits[:, -1, :]
 
+    def _prompt_scores(self, request: Request) -> list[Score]:
+        """Of each token of a prompt but the first, in a pass of its own."""
+        logits = self._model(input_ids=self._tensor([request.ids]), use_cache=False).logits[0, :-1]
+        shares = torch.log_softmax(logits.float(), dim=-1)
+        return [score_of(row, token, request.logprobs or 1) for row, token in zip(shares, request.ids[1:], strict=True)]
+
     def _choose(self, logits: Any, requests: list[Request]) -> Any:
         """The next token of each row. Shapes: [rows, vocabulary] to [rows]."""
         logits = logits.float()
+        shares = {row: torch.log_softmax(logits[row], dim=-1) for row, one in enumerate(requests) if one.logprobs is not None}
         for row, request in enumerate(requests):
             if request.made < request.min_tokens and not request.ignore_eos:
                 logits[row, self.eos] = float("-inf")
@@ -115,6 +125,8 @@ class TorchRows:
         for row, request in enumerate(requests):
             if request.temperature > 0:
                 tokens[row] = sampled(logits[row], request, self._device)
+        for row, share in shares.items():
+            requests[row].scores.append(score_of(share, int(tokens[row]), requests[row].logprobs or 1))
         return tokens
 
     def _tensor(self, numbers: list[Any]) -> Any:
@@ -130,6 +142,12 @@ def widened(tensor: Any, width: int, dim: int) -> Any:
 def tokens_of(tensor: Any) -> list[int]:
     """On the host: waits until the device has them."""
     return [int(token) for token in tensor.tolist()]
+
+
+def score_of(shares: Any, token: int, best: int) -> Score:
+    """What `token` has, and the `best` tokens, by the logarithms of all probabilities. Shape: [vocabulary]."""
+    top = shares.topk(best)
+    return float(shares[token]), list(zip(tokens_of(top.indices), map(float, top.values), strict=True))
 
 
 def sampled(logits: Any, request: Request, device: str) -> Any:
@@ -152,6 +170,8 @@ def eos_of(model: Any) -> list[int]:
 
 class TorchEngine:
     """The model and its tokenizer. Fills `openai_http.Engine`; nothing is loaded before `load`."""
+
+    gives_logprobs = True
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.name: str = order["name"]

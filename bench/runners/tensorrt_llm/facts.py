@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from bench.records import Case
-from bench.runners.environment import Environment, Sought, find_python
+from bench.runners.containers.place import find_engine
+from bench.runners.environment import Environment, Sought
 from bench.runners.installed import Installed, installed
 from bench.runners.parser import Flags, ask_flags
 
@@ -34,7 +35,7 @@ class TensorRTLLM:
 
 def find_tensorrt_llm(case: Case) -> TensorRTLLM:
     """The TensorRT-LLM of `case`. Raises: EngineMissing in plain words, with how to install it."""
-    return facts_of(find_python(SOUGHT, case.engine_python, install=INSTALL))
+    return facts_of(find_engine(SOUGHT, case, install=INSTALL))
 
 
 @cache

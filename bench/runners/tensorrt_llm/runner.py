@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -60,13 +61,17 @@ class TensorRTLLMRunner:
         model = safetensors_of(request)
         found = find_tensorrt_llm(request.case)
         write_options(request, read_checkpoint(model.path))
-        serving = serve(request, HABITS, lambda port: launch_of(found, request, model, port), model.name)
+        serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
         try:
             told_back = _read_back(found, request, model, serving)
             return hand_over(request, serving, told_back, prometheus_counters(serving.base_url, TENSORRT_LLM, path=_METRICS))
         except BaseException:
             serving.process.stop()
             raise
+
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        return launch_of(find_tensorrt_llm(request.case), request, safetensors_of(request), port)
 
 
 def _check_attention(case: Case) -> None:

@@ -7,7 +7,8 @@ from functools import cache
 
 from bench.errors import EngineMissing
 from bench.records import Case
-from bench.runners.environment import Environment, Said, Sought, ask_shim, find_python
+from bench.runners.containers.place import find_engine
+from bench.runners.environment import Environment, Sought, ask_engine
 from bench.runners.host_platform import host_platform
 from bench.runners.installed import Installed, installed, release_of
 
@@ -65,7 +66,7 @@ def install_line(platform: str | None = None) -> str:
 
 def find_torch(case: Case) -> Torch:
     """The torch of `case`. Raises: EngineMissing in plain words, with how to install or mend it."""
-    return facts_of(find_python(SOUGHT, case.engine_python, install=install_line()))
+    return facts_of(find_engine(SOUGHT, case, install=install_line()))
 
 
 @cache
@@ -74,10 +75,7 @@ def facts_of(environment: Environment) -> Torch:
     found = installed(environment, SOUGHT, _BESIDE, install=install_line())
     _check_transformers(environment, found)
     what = f"torch {found.version} in {environment.where}"
-    answer = ask_shim(environment, "torch_platform", {}, timeout_s=_LIMIT_S)
-    if isinstance(answer, Said):
-        why = f"it gave no answer within {_LIMIT_S:.0f} s" if answer.status is None else answer.last_words
-        raise EngineMissing(f"{what} can't be asked for its device: {why}", hint=install_line())
+    answer = ask_engine(environment, "torch_platform", {}, what=what, of="device", timeout_s=_LIMIT_S, install=install_line())
     if "error" in answer:
         raise EngineMissing(f"{what} can't be imported: {answer['error']}", hint=install_line())
     device = answer["device"]

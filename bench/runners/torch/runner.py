@@ -5,20 +5,19 @@ of ours (`shims/torch_server.py`) steps the model in torch's own Python; what it
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from bench.errors import EngineMissing, UsageError
+from bench.errors import EngineMissing
 from bench.ports import StartRequest
-from bench.records import Case, LocalModel, Scalar
+from bench.records import Case, LocalModel
 from bench.runners.arguments import Argument, check_arguments, whole, word
 from bench.runners.checkpoint import Checkpoint, read_checkpoint
 from bench.runners.counters import prometheus_counters
 from bench.runners.first_token import completion
 from bench.runners.host_platform import host_platform
-from bench.runners.http import Answer, get
 from bench.runners.launched import LaunchedEngine
+from bench.runners.library import check_one_device, info_at, settings_of
 from bench.runners.metric_names import TORCH
 from bench.runners.parallel import check_parallel
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
@@ -40,6 +39,8 @@ ARGUMENTS = {
     "slots": Argument(kind="int", low=1, about="requests stepped together"),
     "threads": Argument(kind="int", low=1, about="CPU threads"),
 }
+TOLD = ("device", "device_name", "dtype", "attention", "architecture", "threads", "slots", "context", "n_vocab")
+"""Settings that the server tells."""
 GATHER_MS = 200
 PREFILL_TOKENS = 8192
 _SHIM = Path(__file__).resolve().parents[1] / "shims" / "torch_server.py"
@@ -56,7 +57,7 @@ class TorchRunner:
     def check(self, case: Case) -> None:
         check_arguments(self.name, case.engine_args, ARGUMENTS)
         check_parallel(self.name, case, (), instead="it runs on one device: leave it out", static=True)
-        _check_count(len(case.devices))
+        check_one_device(self.name, len(case.devices))
         found = find_torch(case)
         menu_of(device_of(case, found), found.platform).check(case.precision)
 
@@ -66,11 +67,11 @@ class TorchRunner:
 
     def start(self, request: StartRequest) -> LaunchedEngine:
         self.check(request.case)
-        _check_count(request.placement.devices or 1)
+        check_one_device(self.name, request.placement.devices or 1)
         model = safetensors_of(request)
         found = find_torch(request.case)
         weights = read_checkpoint(model.path)
-        serving = serve(request, HABITS, lambda port: launch_of(found, request, model, weights, port), model.name)
+        serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
         try:
             return hand_over(
                 request,
@@ -82,10 +83,10 @@ class TorchRunner:
             serving.process.stop()
             raise
 
-
-def _check_count(devices: int) -> None:
-    if devices > 1:
-        raise UsageError(f"torch runs on one device, and the case names {devices}", hint="name one device")
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        model = safetensors_of(request)
+        return launch_of(find_torch(request.case), request, model, read_checkpoint(model.path), port)
 
 
 def device_of(case: Case, found: Torch) -> str:
@@ -134,8 +135,7 @@ def launch_of(found: Torch, request: StartRequest, model: LocalModel, weights: C
 
 
 def _read_back(found: Torch, request: StartRequest, model: LocalModel, weights: Checkpoint, serving: Serving) -> ReadBack:
-    answer = get(serving.base_url + "/info")
-    info = answer.json_object() if isinstance(answer, Answer) else {}
+    info = info_at(serving.base_url)
     load_s = info.get("load_s")
     return ReadBack(
         version=info.get("torch") or found.installed.version,
@@ -148,13 +148,7 @@ def _read_back(found: Torch, request: StartRequest, model: LocalModel, weights: 
             "platform": found.platform,
             "batching": request.case.batching,
             **{f"package.{name}": version for name, version in found.installed.beside.items()},
-            **settings_of(info),
+            **settings_of(info, TOLD),
             **inherited(("PYTORCH_", "OMP_", "MKL_", "TORCH_")),
         },
     )
-
-
-def settings_of(info: Mapping[str, Any]) -> dict[str, Scalar]:
-    """What the server tells of how it runs; what it does not say is absent."""
-    names = ("device", "device_name", "dtype", "attention", "architecture", "threads", "slots", "context", "n_vocab")
-    return {name: value for name in names if isinstance(value := info.get(name), str | int)}

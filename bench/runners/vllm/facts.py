@@ -7,7 +7,8 @@ from functools import cache
 
 from bench.errors import EngineMissing
 from bench.records import Case
-from bench.runners.environment import Environment, Said, Sought, ask_shim, find_python
+from bench.runners.containers.place import find_engine
+from bench.runners.environment import Environment, Sought, ask_engine
 from bench.runners.host_platform import host_platform
 from bench.runners.installed import Installed, installed
 from bench.runners.parser import Flags, ask_flags
@@ -84,7 +85,7 @@ def install_line(platform: str | None = None) -> str:
 
 def find_vllm(case: Case) -> Vllm:
     """The vLLM of `case`. Raises: EngineMissing in plain words, with how to install or mend it."""
-    environment = find_python(SOUGHT, case.engine_python, install=install_line())
+    environment = find_engine(SOUGHT, case, install=install_line())
     return facts_of(environment)
 
 
@@ -109,11 +110,11 @@ def facts_of(environment: Environment) -> Vllm:
 
 def ask_platform(environment: Environment, found: Installed) -> Platform:
     """What this vLLM runs on, by its own word. Raises: EngineMissing where it can't be imported, or finds no device."""
-    answer = ask_shim(environment, "vllm_platform", {"variables": [TF32_VARIABLE], "optional": _MISFITS}, timeout_s=_LIMIT_S)
+    question = {"variables": [TF32_VARIABLE], "optional": _MISFITS}
     what = f"vllm {found.version} in {environment.where}"
-    if isinstance(answer, Said):
-        why = f"it gave no answer within {_LIMIT_S:.0f} s" if answer.status is None else answer.last_words
-        raise EngineMissing(f"{what} can't be asked for its platform: {why}", hint=install_line())
+    answer = ask_engine(
+        environment, "vllm_platform", question, what=what, of="platform", timeout_s=_LIMIT_S, install=install_line()
+    )
     if "error" in answer:
         raise EngineMissing(f"{what} can't be imported: {answer['error']}", hint=_mend(answer["error"]))
     name = _PLUGINS.get(answer["provided_by"]) or _name_of(answer["enum"].lower(), answer["device_name"], answer["device_type"])

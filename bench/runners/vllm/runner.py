@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 from bench.errors import UsageError
@@ -26,6 +27,7 @@ from bench.runners.vllm.facts import NAME, Vllm, find_vllm, install_line
 from bench.runners.vllm.precision import ask_for, check_word
 from bench.runners.vllm.precision import told as precision_told
 from bench.runners.vllm.words import WORDS
+from bench.runners.weights import safetensors_of
 
 OURS = {
     **dict.fromkeys(("model", "model_tag"), "write 'model'"),
@@ -58,7 +60,7 @@ class VllmRunner:
 
     def check(self, case: Case) -> None:
         check_parallel(self.name, case, ("tp", "pp", "dp", "ep"))
-        _check_experts(case)
+        check_experts(case)
         found = find_vllm(case)
         check_word(case.precision, found.platform)
         found.flags.passed(case.engine_args, OURS)
@@ -72,10 +74,10 @@ class VllmRunner:
     def start(self, request: StartRequest) -> LaunchedEngine:
         self.check(request.case)
         check_placement(request.case, request.placement)
-        model = _folder_of(request)
+        model = safetensors_of(request)
         found = find_vllm(request.case)
         weights = read_checkpoint(model.path)
-        serving = serve(request, HABITS, lambda port: launch_of(found, request, model, weights, port), model.name)
+        serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
         try:
             return hand_over(
                 request, serving, _read_back(found, request, model, weights, serving), prometheus_counters(serving.base_url, VLLM)
@@ -84,26 +86,20 @@ class VllmRunner:
             serving.process.stop()
             raise
 
+    def launch_for(self, request: StartRequest, port: int) -> Launch:
+        """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""
+        model = safetensors_of(request)
+        return launch_of(find_vllm(request.case), request, model, read_checkpoint(model.path), port)
 
-def _check_experts(case: Case) -> None:
-    """vLLM spreads experts over all ranks of tp x dp or over none."""
+
+def check_experts(case: Case) -> None:
+    """vLLM spreads experts over all ranks of tp x dp or over none. Raises: UsageError."""
     ranks = case.parallel
     if ranks.ep not in (1, ranks.tp * ranks.dp):
         raise UsageError(
             f"vllm spreads experts over all {ranks.tp * ranks.dp} ranks of tp x dp, and the case asks for ep: {ranks.ep}",
             hint=f"write ep: {ranks.tp * ranks.dp}, or leave it out",
         )
-
-
-def _folder_of(request: StartRequest) -> LocalModel:
-    model = request.model
-    if model is None or model.format != "safetensors":
-        kind = "no weights" if model is None else f"{model.format} weights"
-        raise UsageError(
-            f"vllm reads safetensors, but {request.case.model!r} has {kind}",
-            hint="choose safetensors of this model, or make them with `bench models convert`",
-        )
-    return model
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -120,17 +116,18 @@ def launch_of(found: Vllm, request: StartRequest, model: LocalModel, weights: Ch
     if "max_model_len" not in case.engine_args:
         line += [*flags.need("--max-model-len"), str(sizing.slot_tokens)]
     line += flags.known("--device", found.platform.device_type)  # versions before 0.10 only
-    line += _ranks(found, case)
+    line += ranks_of(found, case)
     line += precision.flags
     line += flags.known("--disable-uvicorn-access-log")
     line += flags.known("--disable-log-requests")  # where they are logged unless told otherwise
     line += flags.passed(case.engine_args, OURS)
     by_number = found.platform.name == "cuda" and flags.find("--device-ids") is None
-    env = dict(visible(request, by_number=by_number)) | precision.env | _own_env(found, model.shape, sizing)
+    env = dict(visible(request, by_number=by_number)) | precision.env | own_env(found, model.shape, sizing)
     return Launch(argv=tuple(line), env=env)
 
 
-def _ranks(found: Vllm, case: Case) -> list[str]:
+def ranks_of(found: Vllm, case: Case) -> list[str]:
+    """The flags of its ranks."""
     ranks, flags = case.parallel, found.flags
     line: list[str] = []
     for flag, count in (
@@ -142,7 +139,8 @@ def _ranks(found: Vllm, case: Case) -> list[str]:
     return line + (flags.need("--enable-expert-parallel") if ranks.ep > 1 else [])
 
 
-def _own_env(found: Vllm, shape: ModelShape, sizing: Sizing) -> dict[str, str]:
+def own_env(found: Vllm, shape: ModelShape, sizing: Sizing) -> dict[str, str]:
+    """Variables that decide how it runs: no reports home, and on a CPU the size of its KV cache."""
     env = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if os.environ.get("VLLM_API_KEY"):
         env["VLLM_API_KEY"] = ""  # it would ask us for it

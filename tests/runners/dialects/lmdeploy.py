@@ -9,8 +9,8 @@ import argparse
 import sys
 from typing import Any
 
+from bench.testing.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 from tests.runners.flag_files import document, parser_of
-from tests.runners.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 
 FELL_BACK = (
     "2026-11-30 20:34:58,001 - lmdeploy - WARNING - archs.py:41 - Fallback to pytorch engine because '/models/tiny' not "

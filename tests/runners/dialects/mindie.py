@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.runners.scripted_engine import Dialect, misbehave, say, serve
+from bench.testing.scripted_engine import Dialect, misbehave, say, serve
 
 TEMPLATE = Path(__file__).with_name("mindie_config.json")
 _NAME = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", re.ASCII)

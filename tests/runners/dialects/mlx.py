@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from bench.testing.scripted_engine import SCRIPT, Dialect, misbehave, serve
 from tests.runners.flag_files import document, parser_of
-from tests.runners.scripted_engine import SCRIPT, Dialect, misbehave, serve
 
 
 class Mlx(Dialect):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from bench.testing.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 from tests.runners.flag_files import document, parser_of
-from tests.runners.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 
 LOADED = (
     "[2026-11-30 20:34:58 TP0] Load weight end. elapsed=1.25 s, type=LlamaForCausalLM, avail mem=77.40 GB, mem usage=0.28 GB.\n"
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 UTILS = """
-from tests.runners.scripted_engine import SCRIPT
+from bench.testing.scripted_engine import SCRIPT
 if SCRIPT.get("import_error"):
     raise ImportError(SCRIPT["import_error"])
 def get_device():
@@ -83,6 +83,6 @@ def get_device():
 """
 MODULES = {
     "sglang.srt.utils": UTILS,
-    "torch.version": "from tests.runners.scripted_engine import SCRIPT\nhip = SCRIPT.get('hip')\n",
+    "torch.version": "from bench.testing.scripted_engine import SCRIPT\nhip = SCRIPT.get('hip')\n",
     "sglang.launch_server": "from tests.runners.dialects.sglang import main\nmain()\n",
 }

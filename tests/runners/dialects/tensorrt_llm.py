@@ -12,8 +12,8 @@ from typing import Any
 import click
 import yaml
 
+from bench.testing.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 from tests.runners.flag_files import document
-from tests.runners.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 
 
 class TensorRTLLM(Dialect):

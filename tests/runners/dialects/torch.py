@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from tests.runners.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
+from bench.testing.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 
 
 class Torch(Dialect):
@@ -56,7 +56,7 @@ import sys
 if sys.argv[0].endswith("torch_server.py"):
     from tests.runners.dialects.torch import main
     main()
-from tests.runners.scripted_engine import SCRIPT
+from bench.testing.scripted_engine import SCRIPT
 if SCRIPT.get("import_error"):
     raise ImportError(SCRIPT["import_error"])
 class version:

@@ -10,8 +10,8 @@ import os
 import sys
 from typing import Any
 
+from bench.testing.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 from tests.runners.flag_files import document, parser_of
-from tests.runners.scripted_engine import SCRIPT, Dialect, misbehave, say, serve
 
 CONFIG = (
     "(EngineCore pid={pid}) INFO 11-30 20:34:58 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: "
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 PLATFORM = """
-from tests.runners.scripted_engine import SCRIPT
+from bench.testing.scripted_engine import SCRIPT
 if SCRIPT.get("import_error"):
     raise RuntimeError(SCRIPT["import_error"])
 class _Enum:
