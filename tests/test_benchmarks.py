@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,12 @@ def test_open_loop() -> None:
     told = run("benchmarks/open_loop.py", "--rate", "50", "--seconds", "1", "--no-pin")
     assert told.count("send lag, last third") == 2
     assert "requests/s: asked 50, scheduled 50.0, sent" in told
+
+
+def test_ingest() -> None:
+    told = run("benchmarks/ingest.py", "--trials", "7")
+    assert "7 trials, " in told
+    assert re.search(r"bench table .* exit status 0, [1-9]", told)
 
 
 @pytest.fixture

@@ -1,22 +1,20 @@
-"""Shards from another machine or another folder: checked whole, copied, and only then seen."""
+"""Shards from another machine or another folder: copied aside, checked whole, and only then seen."""
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.errors import UsageError
+from bench import clock
 from bench.store import layout
 from bench.store.ingest import Rejection
 from bench.store.layout import write_error
-from bench.store.validation import BadShard, Shard, read_shard
-
-_UNENDED = {layout.PARTIAL, layout.UNREADABLE}
+from bench.store.sources import Found, shards_at
+from bench.store.validation import BadShard, Shard, check_clock, check_record, read_record, read_shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,76 +26,82 @@ class ImportReport:
     rejected: tuple[Rejection, ...] = ()
 
 
-def bring_in(results: Path, sources: Iterable[Path]) -> ImportReport:
-    """Copy every shard at or below `sources` into `results`. Each is verified with its siblings first.
+def bring_in(results: Path, sources: Iterable[str | Path]) -> ImportReport:
+    """Copy every shard at or below `sources` (folders, zip files, URLs) into `results`. Each is verified with its siblings first.
 
-    Raises: UsageError (a path that is not there or holds no shard), StoreError (no space, no permission).
+    Raises: UsageError (a path that is not there or holds no shard), StoreError (no space, no permission), MissingError (a package
+    that a URL needs).
     """
     try:
-        layout.partial_dir(results).mkdir(parents=True, exist_ok=True)
+        work = layout.work_dir(results)
+        work.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=work, prefix="import-", suffix=f".{os.getpid()}") as scratch:  # see `clear_work`
+            return _bring_in(results, sources, Path(scratch))
     except OSError as error:
         raise write_error(results, error) from error
+
+
+def _bring_in(results: Path, sources: Iterable[str | Path], scratch: Path) -> ImportReport:
     taken = {folder.name: folder for folder in layout.shard_folders(results)}
     copied: list[Path] = []
     rejected: list[Rejection] = []
     present = 0
-    for folder in [found for source in sources for found in _shards_below(source)]:
+    for found in (one for source in sources for one in shards_at(str(source), scratch)):
         try:
-            shard = read_shard(folder, verify=True)
-            home = results / layout.shard_path(shard.record)
-            if _is_present(shard, home, taken.get(home.name)):
-                present += 1
-                continue
-            if not _copy(results, shard, home):
-                present += 1
-                continue
+            home = _take(results, found, taken, scratch)
         except BadShard as error:
-            rejected.append(Rejection(shard=str(folder), reason=str(error)))
-        except OSError as error:
-            raise write_error(results, error) from error
+            rejected.append(Rejection(shard=found.label, reason=str(error)))
         else:
-            taken[home.name] = home
-            copied.append(home)
+            present += home is None
+            copied += [] if home is None else [home]
     return ImportReport(copied=tuple(copied), present=present, rejected=tuple(rejected))
 
 
-def _shards_below(source: Path) -> Iterator[Path]:
-    if not source.is_dir():
-        raise UsageError(f"{source} is not a folder", hint="give a shard's folder, or one that holds shards")
-    found = [Path(top) for top, _, files in os.walk(source) if layout.TRIAL_JSON in files and not _UNENDED & set(Path(top).parts)]
-    if not found:
-        raise UsageError(f"there is no {layout.TRIAL_JSON} in {source} or below it", hint="give a folder that holds shards")
-    yield from sorted(found)
+def _take(results: Path, found: Found, taken: dict[str, Path], scratch: Path) -> Path | None:
+    """Where it lies now; None where the same shard was there already. The record is fetched first, the rest only for a good one.
+
+    Raises: BadShard, OSError, StoreError.
+    """
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        landing = Path(folder)
+        found.fetch(layout.TRIAL_JSON, landing / layout.TRIAL_JSON)
+        record = read_record(landing)
+        check_record(record)
+        check_clock(record, clock.SYSTEM.wall_ns())
+        home = results / layout.shard_path(record)
+        if _is_present(landing, home, taken.get(home.name)):
+            return None
+        for name in record.files:
+            found.fetch(name, landing / name)
+            layout.sync(landing / name)
+        layout.sync(landing / layout.TRIAL_JSON)
+        shard = read_shard(landing, verify=True)
+        home.parent.mkdir(parents=True, exist_ok=True)
+        if not _place(shard, home):
+            return None
+    taken[home.name] = home
+    return home
 
 
-def _is_present(shard: Shard, home: Path, holder: Path | None) -> bool:
+def _is_present(landing: Path, home: Path, holder: Path | None) -> bool:
     """Whether the same shard is there already. Raises: BadShard where another one has its id."""
     if holder is None:
         return False
-    if holder == home and layout.sha256_file(home / layout.TRIAL_JSON) == shard.sha256:
+    ours, theirs = (layout.sha256_file(folder / layout.TRIAL_JSON) for folder in (holder, landing))
+    if holder == home and ours == theirs:
         return True
-    raise BadShard(f"trial_id {shard.record.key.trial_id} is already that of {holder}, with other content")
+    raise BadShard(f"trial_id {home.name} is already that of {holder}, with other content")
 
 
-def _copy(results: Path, shard: Shard, home: Path) -> bool:
-    """Copy the record and its siblings, check them again where they landed, and rename; False where another process has
-    brought in the same shard meanwhile. Raises: OSError, BadShard.
-    """
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=layout.partial_dir(results), prefix=".import-") as scratch:
-        landing = Path(scratch) / home.name
-        landing.mkdir()
-        for name in (*shard.record.files, layout.TRIAL_JSON):
-            shutil.copyfile(shard.folder / name, landing / name, follow_symlinks=False)
-            layout.sync(landing / name)
-        if read_shard(landing, verify=True).sha256 != shard.sha256:
-            raise BadShard("it changed while it was copied")
-        layout.sync(landing)
-        try:
-            landing.rename(home)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            return not _is_present(shard, home, home)
+def _place(shard: Shard, home: Path) -> bool:
+    """Rename it into place; False where another process has brought in the same shard meanwhile. Raises: OSError, BadShard."""
+    layout.sync(shard.folder)
+    try:
+        shard.folder.rename(home)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return not _is_present(shard.folder, home, home)
+    shard.folder.mkdir()  # what made the landing removes it
     layout.sync(home.parent)
     return True

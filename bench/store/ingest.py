@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import codec
+from bench import clock, codec
 from bench.store import layout, schema
 from bench.store.database import attach, close_copy, memory, open_copy
-from bench.store.validation import BadShard, check_place, read_shard
+from bench.store.validation import BadShard, check_clock, check_place, read_shard
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,6 +55,7 @@ class Ingest:
         self._base = base
         self._copy = copy
         self._verify = verify
+        self._now_ns = clock.SYSTEM.wall_ns()
         self._known, self._rejected_before = _contents(base)
         self._taken: dict[str, str] = {}
         self._con: duckdb.DuckDBPyConnection | None = None
@@ -100,6 +101,7 @@ class Ingest:
         """Queue a shard's rows; False where it is what the database has. Raises: BadShard."""
         found = read_shard(folder, verify=self._verify)
         check_place(self._results, found)
+        check_clock(found.record, self._now_ns)
         trial_id = found.record.key.trial_id
         holder = self._taken.setdefault(trial_id, shard)
         if holder != shard:

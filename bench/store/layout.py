@@ -6,8 +6,10 @@ results/
   shards/.partial-unreadable/<trial_id>/        raw events that could not be read back, as they were
   runs/<run_id>.json                            what a run set out to do
   lab.duckdb                                    the cache
+  .lab.seen.json                                what it was made of
   .lab.lock                                     held by whoever writes the cache
   .work/<run_id>.<pid>/                         engines' own files while that process runs them
+  .work/import-<chance>.<pid>/                  shards that it is bringing in
 """
 
 from __future__ import annotations
@@ -112,13 +114,12 @@ def shard_path(record: TrialRecord) -> str:
 
 def shard_folders(results: Path) -> list[Path]:
     """Every folder where a shard should be, in a stable order. Links are not followed, `.partial` is not looked into."""
-    return [
-        trial
-        for day in _folders(shards_dir(results))
-        if day.name.startswith("date=")
-        for run in _folders(day)
-        for trial in _folders(run)
-    ]
+    return [trial for run in run_folders(results) for trial in _folders(run)]
+
+
+def run_folders(results: Path) -> list[Path]:
+    """The folder of each run on each day, in a stable order."""
+    return [run for day in _folders(shards_dir(results)) if day.name.startswith("date=") for run in _folders(day)]
 
 
 def _folders(parent: Path) -> list[Path]:

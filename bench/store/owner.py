@@ -7,15 +7,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from bench import codec
+from bench.process_life import lives
 from bench.records import Case, ClockAnchor, TrialKey
 from bench.store.layout import OWNER_JSON
 from bench.store.locks import try_lock
-
-_SAME_START_S = 2.0
-"""Start times that differ by less are the same process: they are worked out from the boot time, which NTP may move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +26,8 @@ class Owner:
     started: ClockAnchor
 
     def process_lives(self) -> bool:
-        """Whether this very process is there: a reused pid has another start time."""
-        try:
-            started_s = psutil.Process(self.pid).create_time()
-        except psutil.NoSuchProcess:
-            return False
-        except psutil.AccessDenied:
-            return True
-        return abs(started_s - self.pid_started_s) < _SAME_START_S
+        """Whether this very process is there."""
+        return lives(self.pid, self.pid_started_s)
 
 
 def claim(folder: Path, owner: Owner) -> int:

@@ -25,15 +25,16 @@ class TrialFilter:
     status: str | None = None
 
 
-def records(lab: Lab, wanted: TrialFilter | None = None) -> list[TrialRecord]:
-    """The trials that pass, oldest first, as the database (not the folder) lists them.
+def records(lab: Lab, wanted: TrialFilter | None = None, *, last_runs: bool = False) -> list[TrialRecord]:
+    """The trials that pass, oldest first, as the database (not the folder) lists them. `last_runs`: only those of each case's
+    last run with a valid trial on its host, and of its last run without one there: no other record is read.
 
     Raises: UsageError (no such run), StoreError (a shard vanished since the last ingest).
     """
     import duckdb
 
     try:
-        shards = _shards(lab, wanted or TrialFilter())
+        shards = _shards(lab, wanted or TrialFilter(), last_runs=last_runs)
     except duckdb.Error as error:
         raise StoreError(
             f"{lab.database} is damaged: {str(error).splitlines()[0]}",
@@ -52,7 +53,15 @@ def run_records(results: Path, run_id: str) -> list[TrialRecord]:
     return sorted(found, key=lambda record: record.started.wall_ns)
 
 
-def _shards(lab: Lab, wanted: TrialFilter) -> list[str]:
+_LAST_RUNS = """
+SELECT shard FROM (
+  SELECT *, max(started_at) OVER run AS run_at, bool_or(status = 'valid') OVER run AS good FROM trials WHERE {where}
+  WINDOW run AS (PARTITION BY case_id, host_id, run_id)
+) QUALIFY run_at = max(run_at) OVER (PARTITION BY case_id, host_id, good)
+"""
+
+
+def _shards(lab: Lab, wanted: TrialFilter, *, last_runs: bool) -> list[str]:
     with lab.connect() as con:
         run_id = wanted.run_id
         if run_id == LATEST:
@@ -63,7 +72,8 @@ def _shards(lab: Lab, wanted: TrialFilter) -> list[str]:
         matches = {f.name: getattr(wanted, f.name) for f in fields(wanted)} | {"run_id": run_id}
         given = {name: value for name, value in matches.items() if value is not None}
         where = " AND ".join(f"{name} = ${name}" for name in given) or "true"
-        query = f"SELECT shard FROM trials WHERE {where} ORDER BY started_at, run_id, case_id, repeat, trial_id"  # noqa: S608 - our field names
+        chosen = _LAST_RUNS if last_runs else "SELECT shard FROM trials WHERE {where}"
+        query = f"{chosen.format(where=where)} ORDER BY started_at, run_id, case_id, repeat, trial_id"
         return [row[0] for row in con.execute(query, given).fetchall()]
 
 

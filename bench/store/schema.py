@@ -7,11 +7,14 @@ all of it, so that any change here makes older databases be rebuilt from the sha
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from bench.clock import iso_utc
 from bench.records import DeviceInfo, Metric, TrialRecord
-from bench.timing.columns import wide_columns
+from bench.store.views import view_statements
 
 TRIALS = {
     "trial_id": "VARCHAR",
@@ -28,6 +31,7 @@ TRIALS = {
     "error": "VARCHAR",
     "case_name": "VARCHAR",
     "suite": "VARCHAR",
+    "labels": "VARCHAR",
     "profile": "VARCHAR",
     "model": "VARCHAR",
     "model_source": "VARCHAR",
@@ -36,9 +40,11 @@ TRIALS = {
     "engine": "VARCHAR",
     "engine_version": "VARCHAR",
     "engine_build": "VARCHAR",
+    "vendor": "VARCHAR",
     "devices": "VARCHAR[]",
     "device_uids": "VARCHAR[]",
     "device_count": "BIGINT",
+    "driver": "VARCHAR",
     "load": "VARCHAR",
     "batch_size": "BIGINT",
     "request_rate": "DOUBLE",
@@ -98,6 +104,8 @@ SHARDS = {
 REJECTED = {"shard": "VARCHAR", "reason": "VARCHAR"}
 TABLES = {"trials": TRIALS, "metrics": METRICS, "reasons": REASONS, "shards": SHARDS, "rejected": REJECTED}
 
+_METRIC_FIELDS = tuple(name for name in METRICS if name != "trial_id")
+_metric_fields = attrgetter(*_METRIC_FIELDS)
 _ACCELERATORS = ("accelerator", "module")
 
 
@@ -107,12 +115,7 @@ def ddl(schema: str) -> list[str]:
         f"CREATE TABLE {schema}.{table} ({', '.join(f'{name} {kind}' for name, kind in columns.items())})"
         for table, columns in TABLES.items()
     ]
-    picks = ", ".join(f"max(m.{c.field}) FILTER (m.name = '{c.metric}') AS {c.column}" for c in wide_columns(headline=True))
-    wide = (
-        f"CREATE VIEW {schema}.trials_wide AS SELECT t.*, w.* EXCLUDE (trial_id) FROM {schema}.trials t LEFT JOIN "  # noqa: S608
-        f"(SELECT m.trial_id, {picks} FROM {schema}.metrics m GROUP BY m.trial_id) w USING (trial_id)"
-    )
-    return [*tables, wide, f"CREATE TABLE {schema}.meta (schema_tag VARCHAR)"]
+    return [*tables, *view_statements(schema), f"CREATE TABLE {schema}.meta (schema_tag VARCHAR)"]
 
 
 SCHEMA_TAG = hashlib.sha256("\n".join(ddl("lab")).encode()).hexdigest()[:16]
@@ -166,6 +169,7 @@ def _setting(record: TrialRecord) -> dict[str, Any]:
     return {
         "case_name": case.name,
         "suite": case.suite,
+        "labels": json.dumps(case.labels, sort_keys=True),
         "profile": case.profile.value,
         "model": case.model,
         "model_source": record.model.source if record.model else case.model_source,
@@ -176,11 +180,18 @@ def _setting(record: TrialRecord) -> dict[str, Any]:
         "engine_build": engine.build if engine else None,
         "devices": [d.name for d in boards],
         "device_uids": [d.uid for d in boards],
+        "vendor": _each(d.vendor for d in boards),
         "device_count": len(boards),
+        "driver": _each(d.driver for d in boards),
         "host_id": record.host.host_id,
         "cpu_model": record.host.cpu_model,
         "energy_scope": record.energy_scope,
     }
+
+
+def _each(names: Iterable[str | None]) -> str | None:
+    """What boards have in common, or each of it once."""
+    return ", ".join(sorted({name for name in names if name})) or None
 
 
 def measured_boards(record: TrialRecord) -> tuple[DeviceInfo, ...]:
@@ -221,4 +232,4 @@ def _when(record: TrialRecord) -> dict[str, Any]:
 
 
 def _metric(trial_id: str, metric: Metric) -> dict[str, Any]:
-    return {"trial_id": trial_id, **{name: getattr(metric, name) for name in METRICS if name != "trial_id"}}
+    return {"trial_id": trial_id} | dict(zip(_METRIC_FIELDS, _metric_fields(metric), strict=True))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.errors import UsageError
 from bench.store import layout, parquet
+from bench.store.costs import COST_VIEWS, cost_views
 from bench.store.lab import Lab
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def ask(lab: Lab, query: str) -> Answer:
         statements = duckdb.extract_statements(query)
         _refuse_writes(statements)
         with lab.connect() as con:
-            _raw_views(con, lab, query)
+            _views(con, lab, query)
             _fence(con, lab)
             return _run(con, statements)
     except duckdb.Error as error:
@@ -58,7 +60,7 @@ def change(lab: Lab, query: str) -> Answer:
     try:
         statements = duckdb.extract_statements(query)
         with lab.changing() as con:
-            _raw_views(con, lab, query)
+            _views(con, lab, query)
             return _run(con, statements)
     except duckdb.Error as error:
         raise UsageError(_told(error)) from error
@@ -87,9 +89,19 @@ def _refuse_writes(statements: list[duckdb.Statement]) -> None:
             )
 
 
-def _raw_views(con: duckdb.DuckDBPyConnection, lab: Lab, query: str) -> None:
-    """Views over the Parquet files of accepted shards, for those that the query names: binding opens every file."""
-    named = [name for name in RAW_VIEWS if re.search(rf"\b{name}\b|show", query, re.IGNORECASE)]
+def _views(con: duckdb.DuckDBPyConnection, lab: Lab, query: str) -> None:
+    """What is made for one connection, and only where the query names it."""
+    _raw_views(con, lab, _named(RAW_VIEWS, query))
+    if _named(COST_VIEWS, query):
+        cost_views(con, lab.results)
+
+
+def _named(views: Iterable[str], query: str) -> list[str]:
+    return [name for name in views if re.search(rf"\b{name}\b|show", query, re.IGNORECASE)]
+
+
+def _raw_views(con: duckdb.DuckDBPyConnection, lab: Lab, named: list[str]) -> None:
+    """Views over the Parquet files of accepted shards, for those that are named: binding opens every file."""
     if not named:
         return
     shards = [row[0] for row in con.execute("SELECT shard FROM lab.shards ORDER BY shard").fetchall()]

@@ -16,6 +16,8 @@ from bench.units import format_bytes
 
 TRIAL_JSON_LIMIT_B = 16 << 20
 _INT64_LIMIT = 1 << 63
+_AHEAD_S = 86_400.0
+"""How far a shard's clock may be ahead of ours: time zones set wrong, but no more."""
 
 
 class BadShard(ValueError):
@@ -57,6 +59,14 @@ def check_record(record: TrialRecord) -> None:
     """Refuse a record that no shard can hold: its names, its date, its numbers. Raises: BadShard."""
     _check_names(record)
     _check_numbers(record)
+
+
+def check_clock(record: TrialRecord, now_ns: int) -> None:
+    """Refuse a trial from the future, which would be the latest of its series until then. Raises: BadShard."""
+    for what, anchor in (("started", record.started), ("ended", record.ended)):
+        ahead_s = (anchor.wall_ns - now_ns) / 1e9
+        if ahead_s > _AHEAD_S:
+            raise BadShard(f"it {what} {ahead_s / _AHEAD_S:.1f} days in the future: set the clock of its host, or of this one")
 
 
 def check_place(results: Path, shard: Shard) -> None:
@@ -114,7 +124,7 @@ def _check_names(record: TrialRecord) -> None:
 def _check_numbers(record: TrialRecord) -> None:
     plain = codec.to_builtins(record)
     plain.pop("extra")
-    for where, value in _numbers(plain, "$"):
+    for where, value in () if _storable(plain) else _numbers(plain, "$"):
         if isinstance(value, int) and not -_INT64_LIMIT <= value < _INT64_LIMIT:
             raise BadShard(f"{where} does not fit into 64 bits: {str(value)[:40]}")
         if isinstance(value, float) and not math.isfinite(value):
@@ -122,6 +132,17 @@ def _check_numbers(record: TrialRecord) -> None:
     for name, metric in record.metrics.items():
         if metric.name != name:
             raise BadShard(f"metrics[{name[:80]!r}] holds a metric named {metric.name[:80]!r}")
+
+
+def _storable(value: Any) -> bool:
+    """Whether every number can be stored; only where one can't does it matter which it is, and finding its place takes long."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -_INT64_LIMIT <= value < _INT64_LIMIT
+    if isinstance(value, dict):
+        return all(map(_storable, value.values()))
+    return all(map(_storable, value)) if isinstance(value, list | tuple) else True
 
 
 def _numbers(value: Any, where: str) -> Iterator[tuple[str, int | float]]:
@@ -139,9 +160,17 @@ def _check_siblings(folder: Path, record: TrialRecord, *, verify: bool) -> None:
     for name, digest in record.files.items():
         path = folder / name
         if path.is_symlink() or not path.is_file():
-            raise BadShard(f"{name} is missing")
+            raise BadShard(f"{name} is missing" if not path.is_symlink() else f"{name} is no plain file")
         try:
             if verify and layout.sha256_file(path) != digest:
                 raise BadShard(f"{name} is not the file that was written: its sha256 differs")
+            if verify and path.suffix == ".parquet":
+                _check_parquet(path, record.key.trial_id)
         except OSError as error:
             raise BadShard(f"{name} can't be read: {error.strerror}") from error
+
+
+def _check_parquet(path: Path, trial_id: str) -> None:
+    from bench.store.parquet_check import check_parquet
+
+    check_parquet(path, trial_id)

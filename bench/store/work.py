@@ -1,4 +1,4 @@
-"""Engines' own files while they run: `.work/<run_id>.<pid>/`, named for the process so that a dead one's can be cleared."""
+"""Engines' own files while they run, and shards on their way in: `.work/<name>.<pid>/`, so that the dead's can be cleared."""
 
 from __future__ import annotations
 

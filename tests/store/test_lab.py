@@ -20,12 +20,14 @@ import duckdb
 import pytest
 
 from bench.errors import StoreError, UsageError
-from bench.records import Reason, Status
+from bench.records import Reason, Status, TrialRecord
+from bench.reports.rows import newest
+from bench.reports.text import csv_line
 from bench.store import Lab, TrialFilter, records, schema
 from bench.store.foreign import bring_in
-from bench.store.sql import ask, change
+from bench.store.sql import Answer, ask, change
 from bench.store.validation import TRIAL_JSON_LIMIT_B
-from tests.factories import make_case, make_event_log, make_metrics, make_record, make_telemetry, save_trial
+from tests.factories import make_case, make_event_log, make_host, make_metrics, make_record, make_telemetry, save_trial
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,6 +109,79 @@ def test_progress_is_told(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     Lab(tmp_path).ingest(lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def age(results: Path) -> None:
+    """Make every run folder an hour old, as if no shard had come since."""
+    for run in (results / "shards").glob("*/*"):
+        os.utime(run, ns=(time.time_ns() - 3600 * 10**9,) * 2)
+
+
+def test_a_refresh_looks_at_no_shard_where_none_came_or_went(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    kept, other = (save_trial(tmp_path, make_record(run_id=run_id)) for run_id in ("run-1", "run-2"))
+    assert lab.refresh().added == 2
+    assert lab.refresh().unchanged == 2  # so young a folder may have changed within the same tick
+    age(tmp_path)
+    assert lab.refresh().unchanged == 2
+    assert lab.refresh() == lab.refresh().__class__()
+    rewrite(kept, lambda c: c.update(error="edited"))  # in place, which is what nobody should do
+    assert lab.refresh().added == 0
+    shutil.rmtree(other)
+    assert lab.refresh().removed == 1
+    assert rows(lab, "SELECT run_id, error FROM trials") == [("run-1", "edited")]
+
+
+@pytest.mark.parametrize("how", ["a shard more", "a run more", "the database changed", "no database", "a bad shard"])
+def test_a_refresh_after_something_happened_is_an_ingest(tmp_path: Path, how: str) -> None:
+    save_trial(tmp_path)
+    if how == "a bad shard":
+        (save_trial(tmp_path, make_record(repeat=5)) / "trial.json").write_text("{", encoding="utf-8")
+    lab = Lab(tmp_path)
+    lab.ingest()
+    age(tmp_path)
+    lab.ingest()
+    if how == "a shard more":
+        save_trial(tmp_path, make_record(repeat=1))
+    elif how == "a run more":
+        save_trial(tmp_path, make_record(run_id="run-2"))
+    elif how == "the database changed":
+        change(lab, "CREATE TABLE x (a INTEGER)")
+    elif how == "no database":
+        lab.database.unlink()
+    report = lab.refresh()
+    assert (report.added, report.unchanged, len(report.rejected)) == {
+        "a shard more": (1, 1, 0),
+        "a run more": (1, 1, 0),
+        "the database changed": (0, 1, 0),
+        "no database": (1, 0, 0),
+        "a bad shard": (0, 1, 1),
+    }[how]
+
+
+def test_a_rebuild_from_shards_gives_the_same_tables_byte_for_byte(tmp_path: Path) -> None:
+    reasons = (Reason(code="errors", group="throughput", severity="warning", message="2% failed"),)
+    for repeat in (5, 3, 1):
+        save_trial(tmp_path, make_record(run_id="b", repeat=repeat, reasons=reasons, metrics=make_metrics(tpot_ms=repeat / 3)))
+    lab = Lab(tmp_path)
+    lab.ingest()
+    for repeat in (4, 0, 2):
+        save_trial(tmp_path, make_record(run_id="a", repeat=repeat, error="a, 'b' \n \N{SNOWMAN}"))
+        lab.ingest()
+
+    def tables() -> dict[str, bytes]:
+        names = [name for name in schema.TABLES if name != "rejected"]
+        return {name: csv_bytes(ask(lab, f"FROM {name} ORDER BY ALL")) for name in [*names, "trials_wide", "points", "latest"]}
+
+    before = tables()
+    lab.database.unlink()
+    assert lab.ingest().added == 6
+    assert tables() == before
+    assert b"0.3333333333333333" in before["metrics"]
+
+
+def csv_bytes(answer: Answer) -> bytes:
+    return "".join(csv_line(row) for row in [answer.columns, *answer.rows]).encode()
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -372,12 +447,13 @@ while True:
 """
 
 
-def test_kill_nine_at_any_moment_leaves_a_database_that_opens(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moments", [6, pytest.param(200, marks=[pytest.mark.proof, pytest.mark.timeout(3600)])])
+def test_kill_nine_at_any_moment_loses_and_doubles_nothing(tmp_path: Path, moments: int) -> None:
     for repeat in range(40):
         save_trial(tmp_path, make_record(repeat=repeat))
     lab = Lab(tmp_path)
     chance = random.Random(7)
-    for _ in range(6):
+    for _ in range(moments):
         child = subprocess.Popen([sys.executable, "-c", _INGEST_FOREVER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE)
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
@@ -388,9 +464,45 @@ def test_kill_nine_at_any_moment_leaves_a_database_that_opens(tmp_path: Path) ->
         child.communicate()
         if lab.database.exists():
             assert rows(lab, "SELECT count(*) FROM trials") == [(40,)]
-        lab.ingest()
-        assert rows(lab, "SELECT count(*), count(DISTINCT trial_id) FROM trials") == [(40, 40)]
+        (lab.refresh if chance.random() < 0.5 else lab.ingest)()
+        counts = "SELECT count(*), count(DISTINCT trial_id), (SELECT count(*) FROM metrics) FROM trials"
+        assert rows(lab, counts) == [(40, 40, 240)]
         assert not (tmp_path / ".lab.duckdb.new").exists()
+
+
+_IMPORT = """
+import sys
+from pathlib import Path
+from bench.store import Lab
+from bench.store.foreign import bring_in
+
+print("ready", flush=True)
+bring_in(Path(sys.argv[1]), [sys.argv[2]])
+Lab(Path(sys.argv[1])).ingest()
+"""
+
+
+@pytest.mark.parametrize("moments", [3, pytest.param(60, marks=[pytest.mark.proof, pytest.mark.timeout(3600)])])
+def test_kill_nine_while_shards_are_brought_in_leaves_whole_ones_only(tmp_path: Path, moments: int) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for repeat in range(8):
+        save_trial(theirs, make_record(repeat=repeat), make_event_log(), None)
+    chance = random.Random(11)
+    for _ in range(moments):
+        shutil.rmtree(ours, ignore_errors=True)
+        child = subprocess.Popen([sys.executable, "-c", _IMPORT, str(ours), str(theirs)], cwd=ROOT, stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        time.sleep(chance.random() * 0.5)
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        ours.mkdir(exist_ok=True)
+        assert Lab(ours).ingest(verify=True).rejected == ()
+        report = bring_in(ours, [theirs])
+        assert (report.rejected, len(report.copied) + report.present) == ((), 8)
+        Lab(ours).ingest(verify=True)
+        assert list((ours / ".work").iterdir()) == []
+        assert rows(Lab(ours), "SELECT count(*), count(DISTINCT trial_id) FROM trials") == [(8, 8)]
 
 
 def test_the_database_opens_in_older_duckdb(tmp_path: Path) -> None:
@@ -547,6 +659,35 @@ def test_filters_pick_trials(tmp_path: Path) -> None:
         runs(run_id="c")
 
 
+def test_the_last_runs_are_all_that_the_newest_trials_are_chosen_from(tmp_path: Path) -> None:
+    names_of_cases = ("good", "failed since", "never good", "two hosts")
+    cases = {name: make_case(name=name, seed=seed) for seed, name in enumerate(names_of_cases)}
+    plan = [  # (case, run, start in units of 20 s, valid, host)
+        ("good", "a", 0, True, "h1"), ("good", "a", 1, False, "h1"), ("good", "b", 2, True, "h1"), ("good", "b", 3, True, "h1"),
+        ("failed since", "a", 0, True, "h1"), ("failed since", "b", 2, False, "h1"), ("failed since", "c", 4, False, "h1"),
+        ("never good", "a", 0, False, "h1"), ("never good", "b", 2, False, "h1"),
+        ("two hosts", "a", 0, True, "h1"), ("two hosts", "b", 2, True, "h2"), ("two hosts", "c", 4, False, "h2"),
+    ]  # fmt: skip
+    for name, run_id, at, valid, host in plan:
+        status = Status.VALID if valid else Status.FAILED
+        record = make_record(case=cases[name], run_id=run_id, repeat=at, status=status, host=make_host(host_id=host))
+        save_trial(tmp_path, record)
+    lab = Lab(tmp_path)
+    lab.ingest()
+
+    def names(found: list[TrialRecord]) -> list[tuple[str, str]]:
+        return sorted({(record.case.name, record.key.run_id) for record in found})
+
+    few, every = records(lab, last_runs=True), records(lab)
+    assert newest(few) == newest(every)
+    assert names(few) == [
+        ("failed since", "a"), ("failed since", "c"), ("good", "b"), ("never good", "b"), ("two hosts", "a"), ("two hosts", "b"),
+        ("two hosts", "c"),
+    ]  # fmt: skip
+    failed = TrialFilter(status="failed")
+    assert newest(records(lab, failed, last_runs=True)) == newest(records(lab, failed))
+
+
 # --- shards from elsewhere --------------------------------------------------------------------------------------------
 
 
@@ -559,7 +700,7 @@ def test_foreign_shards_are_copied_once(tmp_path: Path) -> None:
     assert Lab(ours).ingest(verify=True).added == 2
     again = bring_in(ours, [theirs / "shards"])
     assert (again.copied, again.present) == ((), 2)
-    assert list((ours / "shards" / ".partial").iterdir()) == []
+    assert list((ours / ".work").iterdir()) == []
 
 
 def test_a_bad_foreign_shard_is_refused_and_the_rest_comes_in(tmp_path: Path) -> None:
