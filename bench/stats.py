@@ -154,16 +154,16 @@ def student_t(confidence: float, df: float) -> float:
     alpha = 1.0 - confidence
     if df > 1e4:
         return _student_t_large(1.0 - alpha / 2.0, df)
-    low, high = 0.0, 2.0
-    while _t_tails(high, df) > alpha:
-        low, high = high, 2.0 * high
-    while high - low > 1e-13 * high:
-        middle = 0.5 * (low + high)
-        if _t_tails(middle, df) > alpha:
-            low = middle
-        else:
-            high = middle
-    return 0.5 * (low + high)
+    # Newton's steps from the normal quantile, which lies below: the tails are convex, so that no step goes too far
+    scale = math.exp(math.lgamma((df + 1.0) / 2.0) - math.lgamma(df / 2.0)) / math.sqrt(df * math.pi)
+    t = NormalDist().inv_cdf(1.0 - alpha / 2.0)
+    for _ in range(200):
+        density = scale * (1.0 + t * t / df) ** (-(df + 1.0) / 2.0)
+        step = (student_tails(t, df) - alpha) / (2.0 * density)
+        t += step
+        if abs(step) <= 1e-13 * t:
+            break
+    return t
 
 
 def _student_t_large(p: float, df: float) -> float:
@@ -174,8 +174,8 @@ def _student_t_large(p: float, df: float) -> float:
     return z + first / df + second / df**2
 
 
-def _t_tails(t: float, df: float) -> float:
-    """P(|T| > t)."""
+def student_tails(t: float, df: float) -> float:
+    """P(|T| > |t|) for Student's t with `df` degrees of freedom: the two-sided p-value."""
     square = t * t
     return _incomplete_beta(df / 2.0, 0.5, df / (df + square), square / (df + square))
 

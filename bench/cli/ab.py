@@ -1,0 +1,45 @@
+"""Flags of `bench run` that ask for pairs, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from bench.cli.options import Command
+from bench.lab.ab import PairedCase
+from bench.printable import printable
+from bench.reports.compare import metric_json, metric_lines
+
+_OPTIONS = (
+    click.option(
+        "--ab",
+        nargs=2,
+        metavar="BASE CAND",
+        help="Measure two settings in turns: each KEY=VALUE as in a suite, several in quotes, '' for none.",
+    ),
+    click.option("--pairs", type=int, help="With --ab: how many pairs of each case [default: 5]."),
+)
+
+
+def ab_options(command: Command) -> Command:
+    """Adds `--ab` and what goes with it."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def pairs_text(found: Sequence[PairedCase]) -> str:
+    """A block for each case that was measured in pairs; empty without any."""
+    blocks = []
+    for one in found:
+        head = printable(f"{one.name}: {one.pairs} valid pair{'s' * (one.pairs != 1)}, CAND against BASE")
+        blocks.append("\n".join(["", head, *(f"  {line}" for line in metric_lines(one.metrics))]) + "\n")
+    return "".join(blocks)
+
+
+def pairs_json(found: Sequence[PairedCase]) -> dict[str, Any]:
+    """`pairs[]`, each with `case`, `pairs` (valid ones) and `metrics[]`; nothing without any."""
+    told = [{"case": one.name, "pairs": one.pairs, "metrics": [metric_json(metric) for metric in one.metrics]} for one in found]
+    return {"pairs": told} if told else {}

@@ -1,0 +1,172 @@
+"""Pairs: two settings of a case measured in turns (A B, B A, A B, ...), so that what ails the hour ails both."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench import suite
+from bench.analysis.compare import COMPARED, ENERGY, Comparison, adjust, paired_ratio
+from bench.errors import UsageError
+from bench.identity import case_id
+from bench.ports import PlannedTrial
+from bench.records import Case, Metric, Status, TrialRecord
+from bench.session.loop import KEPT, RunOutcome, Session
+from bench.timing.spec import SPECS
+
+BASE_ROLE = "ab_base"
+CAND_ROLE = "ab_cand"
+FEWEST_PAIRS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """Cases of the base with those of the candidate in the same order, each to be measured `count` times."""
+
+    base: tuple[Case, ...]
+    cand: tuple[Case, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedCase:
+    """What the pairs of one case say; `pairs` had both sides valid."""
+
+    name: str
+    pairs: int
+    metrics: tuple[Comparison, ...]
+
+
+def new_pairs(chosen: suite.Suite, base: str, cand: str, count: int) -> Pairs:
+    """The cases of a suite twice, each side with its own settings. Raises: UsageError."""
+    if count < FEWEST_PAIRS:
+        raise UsageError(f"--pairs {count}: fewer than {FEWEST_PAIRS} pairs show nothing")
+    if chosen.sweeps or not chosen.cases:
+        raise UsageError("--ab measures plain cases, not searches")
+    sides = [suite.override(chosen, settings_of(spec)).cases for spec in (base, cand)]
+    if len(sides[0]) != len(sides[1]):
+        raise UsageError(f"the base has {len(sides[0])} cases and the candidate {len(sides[1])}")
+    ones, twos = (tuple(replace(case, repeats=count) for case in side) for side in sides)
+    return Pairs(base=ones, cand=tuple(replace(two, name=one.name) for one, two in zip(ones, twos, strict=True)), count=count)
+
+
+def settings_of(spec: str) -> dict[str, Any]:
+    """`engine_python=/opt/new/bin/python engine_args.threads=2` as settings of a suite; an empty text changes nothing.
+
+    Raises: UsageError.
+    """
+    found: dict[str, Any] = {}
+    try:
+        words = shlex.split(spec)
+    except ValueError as error:
+        raise UsageError(f"--ab {spec!r}: {error}") from error
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--ab: {word!r} is not of the form KEY=VALUE", hint="e.g. engine_args.threads=1")
+        mapping, dot, name = key.partition(".")
+        if dot:
+            found[mapping] = (*found.get(mapping, ()), f"{name}={value}")
+        else:
+            found[key] = value
+    return found
+
+
+def in_turns(pairs: Pairs) -> list[PlannedTrial]:
+    """Every trial in measuring order: the side that goes first changes from pair to pair."""
+    trials = []
+    for base, cand in zip(pairs.base, pairs.cand, strict=True):
+        for number in range(1, pairs.count + 1):
+            pair = [
+                PlannedTrial(case=base, repeat=number, role=BASE_ROLE),
+                PlannedTrial(case=cand, repeat=number, role=CAND_ROLE),
+            ]
+            trials += pair if number % 2 else pair[::-1]
+    return trials
+
+
+class _One:
+    """The planner of a single trial: its engine is started for it alone."""
+
+    patience = 1
+
+    def __init__(self, trial: PlannedTrial) -> None:
+        self._trial = trial
+        self.cases = (trial.case,)
+
+    def remaining(self, done: Sequence[TrialRecord]) -> Sequence[PlannedTrial]:
+        return () if any(is_of(self._trial, record) for record in done) else (self._trial,)
+
+
+def is_of(trial: PlannedTrial, record: TrialRecord) -> bool:
+    """Whether a record is that of a trial."""
+    key = record.key
+    return (key.case_id, key.repeat, key.role) == (case_id(trial.case), trial.repeat, trial.role)
+
+
+def left_of(pairs: Pairs, history: Sequence[TrialRecord]) -> list[PlannedTrial]:
+    """The trials that were not measured to their end yet."""
+    kept = [record for record in history if record.status in KEPT]
+    return [trial for trial in in_turns(pairs) if not any(is_of(trial, record) for record in kept)]
+
+
+def measure_pairs(session: Session, pairs: Pairs, history: Sequence[TrialRecord] = ()) -> RunOutcome:
+    """Every trial of the pairs, with an engine start each. A trial that fails is kept and its pair lost; the others go on.
+
+    Raises: UsageError before anything is started.
+    """
+    whole = RunOutcome(run_id=session.run_id, records=[record for record in history if record.status in KEPT])
+    for number, trial in enumerate(left_of(pairs, history)):
+        lost = [record for record in history if is_of(trial, record)]
+        turn = replace(session, work_root=session.work_root / f"turn-{number}").run((), [_One(trial)], lost)
+        whole.records += turn.records
+        whole.errors += turn.errors
+        whole.interrupted = turn.interrupted
+        if turn.interrupted:
+            break
+    return whole
+
+
+def paired_cases(records: Sequence[TrialRecord]) -> list[PairedCase]:
+    """What the valid pairs among `records` say, p-values adjusted over all of them."""
+    sides: dict[str, dict[int, dict[str, TrialRecord]]] = {}
+    for record in records:
+        if record.key.role in (BASE_ROLE, CAND_ROLE):
+            numbered = sides.setdefault(record.case.name, {})
+            if record.status is Status.VALID:
+                numbered.setdefault(record.key.repeat, {})[record.key.role] = record
+    whole = {name: [pair for _, pair in sorted(numbered.items()) if len(pair) == 2] for name, numbered in sides.items()}
+    found = {name: [one for metric in COMPARED if (one := _compare(metric, pairs))] for name, pairs in whole.items()}
+    adjusted = iter(adjust([one for metrics in found.values() for one in metrics]))
+    return [
+        PairedCase(name=name, pairs=len(whole[name]), metrics=tuple(next(adjusted) for _ in metrics))
+        for name, metrics in found.items()
+    ]
+
+
+def _compare(metric: str, pairs: Sequence[Mapping[str, TrialRecord]]) -> Comparison | None:
+    numbers = [tuple(_number(pair[role], metric) for role in (BASE_ROLE, CAND_ROLE)) for pair in pairs]
+    both = [(base, cand) for base, cand in numbers if base is not None and cand is not None and min(base, cand) > 0.0]
+    scopes = {record.energy_scope for pair in pairs for record in pair.values()}
+    if not both:
+        return None
+    mixed = metric == ENERGY and len(scopes) > 1
+    base, cand = [one for one, _ in both], [two for _, two in both]
+    return Comparison(
+        metric=metric,
+        unit=SPECS[metric].unit,
+        better=SPECS[metric].better,
+        base=sum(base) / len(base),
+        cand=sum(cand) / len(cand),
+        n_base=len(base),
+        n_cand=len(cand),
+        ratio=None if mixed else paired_ratio(base, cand),
+        reason=f"energy of other parts: {' and '.join(sorted(map(str, scopes)))}" if mixed else None,
+    )
+
+
+def _number(record: TrialRecord, name: str) -> float | None:
+    metric: Metric | None = record.metrics.get(name)
+    return None if metric is None else metric.value if SPECS[name].kind == "scalar" else metric.p50

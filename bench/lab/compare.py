@@ -1,0 +1,161 @@
+"""Points out of the database, and two selections of them compared."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.analysis.compare import COMPARED, ENERGY, Comparison, Point, Sample, adjust, compare_points
+from bench.analysis.compare_pairs import Pair, newest_points, pair_points
+from bench.errors import UsageError
+from bench.lab.compare_select import condition, table_for
+from bench.store import Lab
+from bench.store.sql import ask
+from bench.timing.spec import SPECS
+
+_IDENTITY = (
+    "trial_id, run_id, case_id, workload_id, series_id, config_id, host_id, role, status, case_name, model, precision, "
+    "weights_sha256, engine, engine_version, engine_build, devices, cpu_model, device_uids, energy_scope, window_kind, "
+    "CAST(started_at AS VARCHAR) AS started"
+)
+_SETTING = (
+    "load",
+    "batch_size",
+    "request_rate",
+    "arrivals",
+    "num_prompts",
+    "input_tokens",
+    "output_tokens",
+    "dataset",
+    "protocol",
+    "seed",
+)
+_SAME_BOARD = f"{ENERGY}_same_board"
+_Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A pair and what its metrics say; none for a point that stands alone."""
+
+    pair: Pair
+    metrics: tuple[Comparison, ...]
+
+    @property
+    def one_series(self) -> bool:
+        """Whether only versions, drivers or hosts differ: then something worse is a regression, else a choice."""
+        base, cand = self.pair.base, self.pair.cand
+        return base is not None and cand is not None and base.series_id is not None and base.series_id == cand.series_id
+
+    @property
+    def regressions(self) -> tuple[Comparison, ...]:
+        """Metrics that got worse within one series."""
+        return tuple(one for one in self.metrics if one.is_worse) if self.one_series else ()
+
+
+def compare(lab: Lab, base: str, cand: str) -> list[Compared]:
+    """Two selections of trials, named as in `condition`, point by point. p-values are adjusted over all of them.
+
+    Raises: UsageError (a side is empty or has no valid trial), StoreError.
+    """
+    sides = [_side(lab, text, name) for text, name in ((base, "BASE"), (cand, "CAND"))]
+    pairs = pair_points(*sides)
+    found = [compare_points(pair.base, pair.cand) if pair.base and pair.cand else [] for pair in pairs]
+    adjusted = iter(adjust([one for metrics in found for one in metrics]))
+    return [
+        Compared(pair=pair, metrics=tuple(next(adjusted) for _ in metrics)) for pair, metrics in zip(pairs, found, strict=True)
+    ]
+
+
+def _side(lab: Lab, text: str, name: str) -> list[Point]:
+    found = newest_points(points(lab, condition(lab, text)))
+    if not found:
+        raise UsageError(f"{name} {text!r}: no trial is valid", hint="bench table --all shows what there is, and why")
+    return found
+
+
+def points(lab: Lab, where: str) -> list[Point]:
+    """The points that have a valid trial among those that meet a condition. Raises: UsageError (bad SQL), StoreError."""
+    names = ", ".join(f"'{name}'" for name in (*COMPARED, _SAME_BOARD))
+    table = table_for(lab, where)
+    trials = _rows(
+        lab,
+        f"SELECT {_IDENTITY}, {', '.join(_SETTING)} FROM {table} WHERE status = 'valid' AND ({where}) "  # noqa: S608 - ours
+        "QUALIFY row_number() OVER (PARTITION BY run_id, case_id, repeat, role ORDER BY attempt DESC) = 1 "
+        "ORDER BY started_at, trial_id",
+    )
+    metrics = _of_trials(lab, "metrics", "trial_id, name, value, p50, low, high, reason", trials, f"name IN ({names})")
+    reasons = _of_trials(lab, "reasons", "trial_id, metric_group", trials, "severity = 'invalid'")
+    numbers: defaultdict[str, dict[str, _Row]] = defaultdict(dict)
+    for row in metrics:
+        numbers[row["trial_id"]][row["name"]] = row
+    distrusted = {row["trial_id"] for row in reasons if row["metric_group"] == "memory"}
+    groups: defaultdict[Hashable, list[_Row]] = defaultdict(list)
+    for row in trials:
+        groups[(row["run_id"], row["case_id"], row["config_id"], row["host_id"], row["role"])].append(row)
+    return [_point(members, numbers, distrusted) for members in groups.values()]
+
+
+def _of_trials(lab: Lab, table: str, columns: str, trials: Sequence[_Row], where: str) -> list[dict[str, Any]]:
+    ids = ", ".join(f"'{row['trial_id']}'" for row in trials)  # an id is a plain name: the store refuses others
+    return _rows(lab, f"SELECT {columns} FROM {table} WHERE {where} AND trial_id IN ({ids})") if trials else []  # noqa: S608
+
+
+def _rows(lab: Lab, query: str) -> list[dict[str, Any]]:
+    answer = ask(lab, query)
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+
+def _point(trials: Sequence[_Row], numbers: Mapping[str, Mapping[str, _Row]], distrusted: set[str]) -> Point:
+    first = trials[0]
+    return Point(
+        workload_id=first["workload_id"],
+        series_id=first["series_id"],
+        config_id=first["config_id"],
+        host_id=first["host_id"],
+        case_id=first["case_id"],
+        run_id=first["run_id"],
+        started=first["started"],
+        name=first["case_name"],
+        model=first["model"],
+        precision=first["precision"],
+        weights=first["weights_sha256"],
+        engine=first["engine"],
+        version=first["engine_version"],
+        build=first["engine_build"],
+        devices=tuple(sorted(first["devices"])) or tuple(filter(None, [first["cpu_model"]])),
+        boards=tuple(first["device_uids"]),
+        scope=first["energy_scope"],
+        window_kind=first["window_kind"],
+        setting={name: _plain(first[name]) for name in _SETTING if first[name] is not None},
+        samples={name: _sample(name, trials, numbers, distrusted) for name in COMPARED},
+    )
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _sample(name: str, trials: Sequence[_Row], numbers: Mapping[str, Mapping[str, _Row]], distrusted: set[str]) -> Sample:
+    field = "value" if SPECS[name].kind == "scalar" else "p50"
+    ids = [row["trial_id"] for row in trials if not (name.startswith("memory") and row["trial_id"] in distrusted)]
+    rows = [row for trial_id in ids if (row := numbers[trial_id].get(name)) is not None]
+    values = tuple(row[field] for row in rows if row[field] is not None)
+    reason = next((row["reason"] for row in rows if row["reason"]), None)
+    gains = [_gain(numbers[row["trial_id"]]) for row in rows] if name == ENERGY and values else []
+    known = [gain for gain in gains if gain is not None]
+    return Sample(values=values, reason=reason, gain=max(known) if known and len(known) == len(gains) else None)
+
+
+def _gain(metrics: Mapping[str, _Row]) -> float | None:
+    """The sensor's gain as a share: by how much the absolute interval is wider than that of one board. The two add in
+    quadrature.
+    """
+    whole, bare = metrics[ENERGY], metrics.get(_SAME_BOARD)
+    if not whole["value"] or whole["high"] is None or bare is None or bare["high"] is None:
+        return None
+    square = (whole["high"] - whole["value"]) ** 2 - (bare["high"] - bare["value"]) ** 2
+    return math.sqrt(max(square, 0.0)) / float(whole["value"])

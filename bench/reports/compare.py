@@ -1,0 +1,187 @@
+"""Two selections compared, as text, Markdown and data. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from bench.analysis.compare import Comparison, Point, Ratio
+from bench.analysis.compare_pairs import Pair
+from bench.printable import printable
+from bench.reports.rows import MISSING_TEXT
+from bench.reports.text import number_text
+from bench.timing.spec import SPECS
+from bench.units import BYTES_PER_GIB
+
+HEADER = ("metric", "base", "candidate", "ratio", "95% interval", "n", "verdict")
+
+
+class ComparedPair(Protocol):
+    """A pair with what its metrics say."""
+
+    @property
+    def pair(self) -> Pair: ...
+    @property
+    def metrics(self) -> tuple[Comparison, ...]: ...
+    @property
+    def regressions(self) -> tuple[Comparison, ...]: ...
+
+
+def compare_text(found: Sequence[ComparedPair]) -> str:
+    """One block a pair: what it is, what else differs, its metrics."""
+    return "\n\n".join("\n".join(_block(one)) for one in found) + "\n\n" + _closing(found)
+
+
+def compare_markdown(found: Sequence[ComparedPair]) -> str:
+    """The same as Markdown, a table a pair."""
+    parts = []
+    for one in found:
+        parts.append(
+            "\n".join(f"{'### ' if place == 0 else ''}{_escaped(line)}  " for place, line in enumerate(_title(one.pair)))
+        )
+        if one.metrics:
+            rows = [HEADER, tuple("---" for _ in HEADER), *(_cells(metric) for metric in one.metrics)]
+            parts.append("\n".join("| " + " | ".join(map(_escaped, row)) + " |" for row in rows))
+    return "\n\n".join([*parts, _closing(found)])
+
+
+def compare_json(found: Sequence[ComparedPair]) -> dict[str, Any]:
+    """`pairs[]`, each with `base` and `candidate` (null where it stands alone), `reason`, `flags[]`, `regression` and
+    `metrics[]`.
+    """
+    return {
+        "pairs": [
+            {
+                "base": _point_json(one.pair.base),
+                "candidate": _point_json(one.pair.cand),
+                "reason": one.pair.reason,
+                "flags": list(one.pair.flags),
+                "regression": bool(one.regressions),
+                "metrics": [metric_json(metric) for metric in one.metrics],
+            }
+            for one in found
+        ]
+    }
+
+
+def point_label(point: Point) -> str:
+    """`tiny q4_1, mock, batch 8, 64/32, Example Accelerator`."""
+    setting = point.setting
+    load = f"batch {setting['batch_size']}" if "batch_size" in setting else f"{setting.get('request_rate', 'burst')}/s"
+    lengths = f"{setting.get('input_tokens', '?')}/{setting.get('output_tokens', '?')}"
+    device = " + ".join(dict.fromkeys(point.devices)) or MISSING_TEXT
+    return printable(f"{point.model} {point.precision or ''}".strip() + f", {point.engine}, {load}, {lengths}, {device}")
+
+
+def percent_text(ratio: Ratio) -> str:
+    """`3.1% (2.2 to 4.0) lower`."""
+    shown = [abs(100.0 * (end - 1.0)) for end in (ratio.value, ratio.low, ratio.high) if end is not None]
+    side = "higher" if ratio.value > 1.0 else "lower"
+    if len(shown) < 3 or ratio.low is None or ratio.high is None or (ratio.low < 1.0) != (ratio.high < 1.0):
+        return f"{shown[0]:.1f}% {side}"
+    return f"{shown[0]:.1f}% ({min(shown[1:]):.1f} to {max(shown[1:]):.1f}) {side}"
+
+
+def _title(pair: Pair) -> Iterable[str]:
+    point = pair.base or pair.cand
+    assert point is not None
+    yield point_label(point)
+    if pair.reason is not None:
+        yield printable(f"only in {'BASE' if pair.cand is None else 'CAND'}, not comparable: {pair.reason}")
+    yield from (printable(f"also differs: {flag}") for flag in pair.flags)
+
+
+def _block(one: ComparedPair) -> list[str]:
+    first, *rest = _title(one.pair)
+    return [first, *(f"  {line}" for line in [*rest, *metric_lines(one.metrics)])]
+
+
+def metric_lines(metrics: Sequence[Comparison]) -> list[str]:
+    """A header and a line a metric, in columns; nothing without metrics."""
+    rows = [HEADER, *(_cells(metric) for metric in metrics)] if metrics else []
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))] if rows else []
+    return ["  ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _cells(one: Comparison) -> tuple[str, ...]:
+    ratio = one.ratio
+    interval = "" if ratio is None or ratio.low is None or ratio.high is None else f"[{ratio.low:.4f}, {ratio.high:.4f}]"
+    return (
+        metric_label(one.metric),
+        _number(one.unit, one.base),
+        _number(one.unit, one.cand),
+        MISSING_TEXT if ratio is None else f"{ratio.value:.4f}",
+        interval or MISSING_TEXT,
+        f"{one.n_base}, {one.n_cand}",
+        printable(verdict_text(one)),
+    )
+
+
+def metric_label(name: str) -> str:
+    """A metric with the quantile that stands for it, and memory in GiB."""
+    if name.endswith("_b"):
+        return f"{name.removesuffix('_b')}_GiB"
+    return f"{name.removesuffix('_ms')}_p50_ms" if SPECS[name].kind == "distribution" else name
+
+
+def verdict_text(one: Comparison) -> str:
+    """`differs: 3.1% (2.2 to 4.0) lower, worse`."""
+    if one.reason is not None or one.ratio is None:
+        return f"not comparable: {one.reason}"
+    if one.verdict == "can't know":
+        return "can't know: it takes 2 repeats on either side to tell a difference from noise"
+    if one.verdict == "no difference shown":
+        single = one.ratio.p is not None and one.ratio.p < 0.05
+        return "no difference shown" + (" (among so many comparisons)" if single else "")
+    direction = "" if one.better is None else ", worse" if one.is_worse else ", better"
+    return f"differs: {percent_text(one.ratio)}{direction}"
+
+
+def _number(unit: str, value: float | None) -> str:
+    if value is None:
+        return MISSING_TEXT
+    return number_text(value / BYTES_PER_GIB if unit == "B" else value)
+
+
+def _closing(found: Sequence[ComparedPair]) -> str:
+    metrics = [metric for one in found for metric in one.metrics]
+    verdicts = {name: sum(metric.verdict == name for metric in metrics) for name in ("differs", "no difference shown")}
+    verdicts |= {name: sum(metric.verdict == name for metric in metrics) for name in ("can't know", "not comparable")}
+    alone = sum(one.pair.reason is not None for one in found)
+    told = [f"{count} {name}" for name, count in verdicts.items() if count]
+    told += [f"{alone} point{'s' * (alone != 1)} without a counterpart"] if alone else []
+    return f"{len(metrics)} comparisons: {', '.join(told)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _point_json(point: Point | None) -> dict[str, Any] | None:
+    if point is None:
+        return None
+    names = ("run_id", "series_id", "config_id", "host_id", "case_id", "name", "model", "precision", "engine", "version", "build")
+    return {name: getattr(point, name) for name in names} | {"devices": list(point.devices), "energy_scope": point.scope}
+
+
+def metric_json(one: Comparison) -> dict[str, Any]:
+    """A metric with its numbers, whole."""
+    ratio = one.ratio
+    return {
+        "metric": one.metric,
+        "field": "value" if SPECS[one.metric].kind == "scalar" else "p50",
+        "unit": one.unit,
+        "better": one.better,
+        "base": one.base,
+        "candidate": one.cand,
+        "n_base": one.n_base,
+        "n_candidate": one.n_cand,
+        "ratio": None if ratio is None else ratio.value,
+        "low": None if ratio is None else ratio.low,
+        "high": None if ratio is None else ratio.high,
+        "p": None if ratio is None else ratio.p,
+        "p_adjusted": one.adjusted,
+        "verdict": one.verdict,
+        "worse": one.is_worse,
+        "reason": one.reason,
+    }

@@ -1,0 +1,192 @@
+"""What a night's gate says: lines for people, Markdown, GitHub annotations, data. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from bench.analysis.gate import FINDINGS, Judged, Night, State
+from bench.printable import printable
+from bench.reports.compare import metric_label
+from bench.reports.text import number_text
+from bench.timing.spec import SPECS
+
+ORDER: tuple[State, ...] = (
+    "confirmed",
+    "host_shift",
+    "missing result",
+    "trigger",
+    "accepted change point",
+    "insufficient data",
+    "ok",
+)
+SHOWN = ORDER[:5]
+"""States that are told one by one; the others are counted."""
+_WORDS: dict[State, str] = {
+    "confirmed": "regression",
+    "host_shift": "shift of the host",
+    "missing result": "missing result",
+    "trigger": "to be confirmed",
+    "accepted change point": "accepted change",
+    "insufficient data": "too few nights",
+    "ok": "ok",
+}
+
+
+class Key(Protocol):
+    """Which metric of which series."""
+
+    @property
+    def series_id(self) -> str: ...
+    @property
+    def host_id(self) -> str: ...
+    @property
+    def profile(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+
+
+class History(Protocol):
+    """A metric of a series over its nights."""
+
+    @property
+    def key(self) -> Key: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def nights(self) -> Sequence[Night]: ...
+    @property
+    def builds(self) -> Sequence[str]: ...
+    @property
+    def judged(self) -> Sequence[Judged]: ...
+
+
+class Told(Protocol):
+    """What tonight is for one metric of a series."""
+
+    @property
+    def history(self) -> History: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def judged(self) -> Judged | None: ...
+    @property
+    def missing(self) -> str | None: ...
+
+
+def ordered(found: Sequence[Told]) -> list[Told]:
+    """The gravest first."""
+    return sorted(found, key=lambda one: (ORDER.index(one.state), one.history.label, one.history.key.metric))
+
+
+def gate_text(night: str, found: Sequence[Told]) -> str:
+    """A line for each series that needs a look, and how many there are of each state."""
+    lines = [f"{_WORDS[one.state]}: {subject(one)}: {message(one)}" for one in ordered(found) if one.state in SHOWN]
+    return "\n".join([*lines, f"{night}: {_counts(found)}"])
+
+
+def gate_markdown(night: str, found: Sequence[Told]) -> str:
+    """A summary to be read in a pull request or a job's page."""
+    rows = [(_WORDS[one.state], subject(one), message(one)) for one in ordered(found) if one.state in SHOWN]
+    head = [f"## Gate of {night}", "", _counts(found)]
+    if not rows:
+        return "\n".join(head)
+    table = ["", "| state | series | what |", "| --- | --- | --- |"]
+    return "\n".join([*head, *table, *("| " + " | ".join(map(_escaped, row)) + " |" for row in rows)])
+
+
+def annotation_lines(found: Sequence[Told]) -> list[str]:
+    """GitHub workflow commands: an error for each finding, a warning for what still has to be measured."""
+    told = [one for one in ordered(found) if one.state in (*FINDINGS, "missing result", "trigger")]
+    return [f"::{_level(one)} title={_property(f'{_WORDS[one.state]}: {subject(one)}')}::{_data(message(one))}" for one in told]
+
+
+def _level(one: Told) -> str:
+    return "error" if one.state in FINDINGS else "warning"
+
+
+def gate_json(night: str | None, found: Sequence[Told]) -> dict[str, Any]:
+    """`night` and `series[]`, the gravest first, each with its state and numbers."""
+    return {"night": night, "series": [_told_json(one) for one in ordered(found)]}
+
+
+def subject(one: Told) -> str:
+    """`TPOT of tiny q4_1, mock, batch 8, 64/32, GPU (series 0123abcd)`."""
+    key = one.history.key
+    return printable(f"{metric_label(key.metric)} of {one.history.label} (series {key.series_id[:8]})")
+
+
+def message(one: Told) -> str:
+    """What is known, with numbers, and the next step."""
+    judged = one.judged
+    if judged is None:
+        return printable(one.missing or "")
+    if one.state == "accepted change point":
+        return printable(next((n.accepted or "" for n in reversed(one.history.nights) if n.night == judged.night), ""))
+    if judged.centre is None or judged.change is None or judged.z is None:
+        return f"{judged.baseline} nights before it"
+    now = number_text(math.exp(judged.x))
+    unit = SPECS[one.history.key.metric].unit
+    against = f"{now} {unit} against {number_text(judged.centre)} over {judged.baseline} nights"
+    seen = f"{against}: {change_text(judged.change)}, z = {judged.z:.1f}"
+    return printable("; ".join([seen, *_why(one, judged)]))
+
+
+def _why(one: Told, judged: Judged) -> list[str]:
+    told = []
+    found = judged.confirmation
+    if found is not None:
+        said = f"{found.pairs} pairs: {change_text(found.change)}, p = {found.p:.2g}"
+        told.append(said if found.is_worse else f"{said}, which shows nothing")
+    if one.state in FINDINGS:
+        told.append(f"since {judged.since}")
+    if one.state == "host_shift":
+        told.append("the build is not to blame: look at driver, firmware, power limit, cooling")
+    if one.state == "trigger" and found is None:
+        told.append("measure pairs: bench run SUITE --ab BASE CAND --pairs 5")
+    return told
+
+
+def change_text(worse: float) -> str:
+    """`3.1% worse`."""
+    return f"{abs(worse):.1%} {'worse' if worse > 0 else 'better'}"
+
+
+def _counts(found: Sequence[Told]) -> str:
+    counted = [(state, sum(one.state == state for one in found)) for state in ORDER]
+    told = ", ".join(f"{count} {_WORDS[state]}" for state, count in counted if count)
+    return f"{len(found)} results judged: {told}" if told else "nothing to judge"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _told_json(one: Told) -> dict[str, Any]:
+    key, judged = one.history.key, one.judged
+    confirmation = judged.confirmation if judged else None
+    return {
+        "series_id": key.series_id,
+        "host_id": key.host_id,
+        "profile": key.profile,
+        "metric": key.metric,
+        "label": one.history.label,
+        "state": one.state,
+        "message": message(one),
+        "change": judged.change if judged else None,
+        "z": judged.z if judged else None,
+        "baseline_nights": judged.baseline if judged else None,
+        "since": judged.since if judged else None,
+        "pairs": None
+        if confirmation is None
+        else {"n": confirmation.pairs, "change": confirmation.change, "p": confirmation.p, "p_adjusted": confirmation.adjusted},
+    }

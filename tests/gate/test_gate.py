@@ -1,0 +1,131 @@
+"""What a night is judged to be, given the nights before it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.analysis.gate import FEWEST_NIGHTS, SHIFT_NIGHTS, Judged, Night, Rule, confirm, judge_all, judge_night
+
+UP, DOWN = Rule(better="up", least_effect=0.02), Rule(better="down", least_effect=0.03)
+WIGGLE = (0.0, 0.006, -0.006, 0.009, -0.004, 0.003, -0.009, 0.005, -0.002, 0.007)
+
+
+def name_of(number: int) -> str:
+    return f"2026-{1 + number // 28:02}-{1 + number % 28:02}"
+
+
+def steady(count: int, level: float = 100.0, *, start: int = 0) -> list[Night]:
+    """Nights that differ by half a percent or so."""
+    return [Night(night=name_of(start + i), values=(level * (1 + WIGGLE[i % 10]),)) for i in range(count)]
+
+
+def pairs(change: float, count: int = 5, noise: float = 0.004) -> tuple[tuple[float, float], ...]:
+    """Pairs whose candidate is slower by `change`."""
+    return tuple((100.0, 100.0 * (1 - change) * (1 + noise * (i % 2 - 0.5))) for i in range(count))
+
+
+def last(nights: list[Night], rule: Rule = UP) -> Judged:
+    return judge_all({"s": nights}, {"s": rule})["s"][-1]
+
+
+def tonight(
+    values: tuple[float, ...], found: tuple[tuple[float, float], ...] = (), accepted: str | None = None, number: int = 30
+) -> Night:
+    return Night(night=name_of(number), values=values, pairs=found, accepted=accepted)
+
+
+@pytest.mark.parametrize(
+    ("nights", "state"),
+    [
+        (steady(FEWEST_NIGHTS), "insufficient data"),
+        (steady(FEWEST_NIGHTS + 1), "ok"),
+        ([*steady(30), tonight((95.0,))], "trigger"),
+        ([*steady(30), tonight((106.0,))], "ok"),
+        ([*steady(30), tonight((98.5,))], "ok"),  # z is large, the change too small to matter
+        ([*steady(30), tonight((95.0,), pairs(0.05))], "confirmed"),
+        ([*steady(30), tonight((95.0,), pairs(0.0))], "trigger"),
+        ([*steady(30), tonight((95.0,), pairs(0.01, noise=0.0))], "trigger"),  # sure, but too small
+        ([*steady(30), tonight((95.0,), pairs(0.05, count=2))], "trigger"),
+        ([*steady(30), tonight((80.0,), accepted="new kernel")], "accepted change point"),
+        ([*steady(30), tonight((95.0, 99.9, 100.1))], "ok"),  # one odd repeat of three is no night
+    ],
+)
+def test_a_night_gets_its_state(nights: list[Night], state: str) -> None:
+    assert last(nights).state == state
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "state"), [(UP, 95.0, "trigger"), (DOWN, 95.0, "ok"), (DOWN, 105.0, "trigger"), (UP, 105.0, "ok")]
+)
+def test_worse_follows_the_direction_of_the_metric(rule: Rule, value: float, state: str) -> None:
+    judged = last([*steady(30), tonight((value,))], rule)
+    assert judged.state == state
+    assert judged.change == pytest.approx(0.05 if state == "trigger" else -0.05, abs=0.003)
+
+
+def test_a_noisy_host_needs_a_larger_change() -> None:
+    rng = np.random.default_rng(1)
+    noisy = [Night(night=name_of(i), values=(100.0 * float(np.exp(rng.normal(0, 0.04))),)) for i in range(30)]
+    assert last([*steady(30), tonight((97.0,))]).state == "trigger"
+    assert last([*noisy, tonight((97.0,))]).state == "ok"
+
+
+def test_a_confirmed_change_stands_without_new_pairs_until_it_is_gone() -> None:
+    low = [tonight((95.0,), pairs(0.05)), tonight((95.5,), number=31), tonight((96.5,), number=32)]
+    judged = judge_all({"s": [*steady(30), *low, *steady(4, start=33)]}, {"s": UP})["s"]
+    assert [one.state for one in judged[-7:]] == ["confirmed"] * 4 + ["ok"] * 3
+    assert {one.since for one in judged[-7:-3]} == {name_of(30)}
+
+
+def test_an_accepted_change_begins_a_new_baseline() -> None:
+    nights = [*steady(30), tonight((80.0,), accepted="fewer threads"), *steady(12, 80.0, start=31)]
+    judged = judge_all({"s": nights}, {"s": UP})["s"]
+    assert [one.state for one in judged[31:38]] == ["insufficient data"] * 7
+    assert [one.state for one in judged[38:]] == ["ok"] * 5
+
+
+def test_triggers_whose_pairs_show_nothing_night_after_night_are_a_shift_of_the_host() -> None:
+    nights = [*steady(30), *(tonight((95.0,), pairs(0.0), number=30 + i) for i in range(SHIFT_NIGHTS))]
+    states = [one.state for one in judge_all({"s": nights}, {"s": UP})["s"][30:]]
+    assert states == ["trigger"] * (SHIFT_NIGHTS - 1) + ["host_shift"]
+
+
+def test_triggers_that_nobody_paired_are_no_finding() -> None:
+    nights = [*steady(30), *(tonight((95.0,), number=30 + i) for i in range(10))]
+    assert {one.state for one in judge_all({"s": nights}, {"s": UP})["s"][30:]} == {"trigger"}
+
+
+def test_pairs_of_many_series_on_one_night_are_judged_together() -> None:
+    """p = 0.009 alone confirms; among forty whose pairs show nothing it may be luck."""
+    changes = (0.004, 0.020, 0.036, 0.012, 0.028)
+    found = tuple((100.0, 100.0 * (1 - change)) for change in changes)
+    alone = confirm(found, UP)
+    assert alone is not None
+    assert 0.005 < alone.p < 0.03
+    sure = tuple((100.0, 100.0 * (1 - change * 0.9 - 0.003)) for change in changes)
+    one = {"s": [*steady(30), tonight((95.0,), sure)]}
+    assert judge_all(one, {"s": UP})["s"][-1].state == "confirmed"
+    many = one | {f"t{i}": [*steady(30), tonight((95.0,), pairs(0.0))] for i in range(40)}
+    assert judge_all(many, dict.fromkeys(many, UP))["s"][-1].state == "trigger"
+
+
+@given(st.lists(st.floats(50, 200), min_size=3, max_size=40), st.floats(1e-3, 1e3))
+def test_the_unit_does_not_matter(values: list[float], scale: float) -> None:
+    nights = [Night(night=name_of(i), values=(v,)) for i, v in enumerate(values)]
+    scaled = [Night(night=name_of(i), values=(v * scale,)) for i, v in enumerate(values)]
+    one, two = judge_all({"s": nights}, {"s": UP})["s"], judge_all({"s": scaled}, {"s": UP})["s"]
+    for a, b in zip(one, two, strict=True):
+        assert a.baseline == b.baseline
+        assert a.z is None or b.z is None or a.z == pytest.approx(b.z, rel=1e-6, abs=1e-6)
+
+
+def test_a_night_knows_nothing_of_later_ones() -> None:
+    nights = [*steady(30), tonight((95.0,), pairs(0.05)), *steady(5, start=31)]
+    whole = judge_all({"s": nights}, {"s": UP})["s"]
+    past: list[Judged] = []
+    for night in nights:
+        past.append(judge_night(past, night, UP))
+    assert past == whole
