@@ -2,7 +2,7 @@
 #   make quickstart   a real model on a real engine, and the table
 #   make check test   lint, types, layers; unit and integration tests
 #   make engines      tests that start real engines on this machine's CPU
-#   make engines-heavy  the same for vLLM and torch, which need gigabytes
+#   make engines-heavy  the same for vLLM, torch and OpenVINO, which need gigabytes
 #   make bench        benchmarks of our own code (no pass or fail)
 #   make proof        the long ones, kept out of CI
 PYTHON ?= python3
@@ -34,9 +34,10 @@ test: $(VENV)/.dev
 engines: $(VENV)/.dev
 	$(PYTEST) -m "engine and not heavy and not proof" || $(PYTEST) $(AGAIN) -m "engine and not heavy and not proof"
 
-# vLLM and torch on the CPU: an environment of 3.4 GB is made in .venv-vllm. Not yet a part of `make engines`.
+# vLLM, torch and OpenVINO on the CPU: environments of 3.4 and 0.3 GB are made in .venv-vllm and .venv-openvino. Not yet a part of `make engines`.
 engines-heavy: $(VENV)/.dev
 	$(BIN)/python tests/runners/vllm_venv.py
+	$(BIN)/python -m tests.runners.openvino_venv
 	$(PYTEST) -m "heavy and not proof"
 
 bench: $(VENV)/.dev
@@ -65,4 +66,4 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	touch $@ $(VENV)/.quickstart
 
 clean:
-	rm -rf $(VENV) .venv-vllm build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-vllm .venv-openvino build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

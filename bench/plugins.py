@@ -18,9 +18,11 @@ RUNNERS = {
     "sglang": "bench.runners.sglang.runner:SglangRunner",
     "lmdeploy": "bench.runners.lmdeploy.runner:LMDeployRunner",
     "tensorrt-llm": "bench.runners.tensorrt_llm.runner:TensorRTLLMRunner",
+    "triton": "bench.runners.triton.runner:TritonRunner",
     "mindie": "bench.runners.mindie.runner:MindIERunner",
     "mlx": "bench.runners.mlx:MlxRunner",
     "torch": "bench.runners.torch.runner:TorchRunner",
+    "openvino": "bench.runners.openvino.runner:OpenVINORunner",
     "openai": "bench.runners.openai:OpenAIRunner",
     "mock": "bench.runners.mock:MockRunner",
 }

@@ -18,6 +18,7 @@ from bench.records import (
     LoadProgress,
     LoadResult,
     LocalModel,
+    OutputCheck,
     Placement,
     ProbeProblem,
     Reading,
@@ -66,7 +67,8 @@ class ModelSource(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
     """What a runner gets. `work_dir` is a private folder for the engine's log and files; `cases` are all points that this one
-    engine start must serve (their largest batch and lengths size its slots and context).
+    engine start must serve (their largest batch and lengths size its slots and context). `run_id` is written on what outlives
+    a process.
     """
 
     cases: tuple[Case, ...]
@@ -74,6 +76,7 @@ class StartRequest:
     placement: Placement
     work_dir: Path
     start_timeout_s: float
+    run_id: str = ""
 
     @property
     def case(self) -> Case:
@@ -135,6 +138,14 @@ class Runner(Protocol):
 
     def start(self, request: StartRequest) -> Engine:
         """Start and wait until it answers. Raises: EngineMissing, EngineStartError (with the log's tail), TargetError."""
+        ...
+
+
+class OutputChecker(Protocol):
+    """Compares what an engine says with what the same weights say elsewhere."""
+
+    def check(self, engine: Engine, case: Case, model: LocalModel | None) -> OutputCheck:
+        """Ask it a few short prompts, once in each start. Whatever it answers, or does not, is in what comes back."""
         ...
 
 
@@ -271,10 +282,11 @@ class TrialStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrial:
-    """A trial to be measured. `extra` is kept in its record as it is."""
+    """A trial to be measured. `role`: what its run wants it for. `extra` is kept in its record as it is."""
 
     case: Case
     repeat: int
+    role: str = "measure"
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -305,7 +317,7 @@ class Observer(Protocol):
     """Told what happens, for the terminal. Every method returns at once."""
 
     def phase(self, name: str, detail: str = "") -> None:
-        """A phase begins: pull, start, idle, warmup, measure, drain, save."""
+        """A phase begins: pull, start, idle, check, warmup, measure, drain, save."""
         ...
 
     def bytes_done(self, what: str, done: int, total: int | None) -> None: ...

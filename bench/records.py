@@ -154,6 +154,19 @@ class Parallelism:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """How an engine runs in a container: the program that starts it, the image, whether it shares the host's network or has a
+    port published (`bridge`), the size of its /dev/shm, and as whom it runs (None: as the image says).
+    """
+
+    tool: Literal["docker", "podman"]
+    image: str
+    network: Literal["host", "bridge"] = "host"
+    shm_size: str = "32g"
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One fully resolved point: nothing in it is a default that could change later. Immutable.
 
@@ -169,6 +182,8 @@ class Case:
     engine_args: dict[str, Scalar] = field(default_factory=dict)
     engine_python: str | None = field(default=None, metadata=LATER)
     """The Python that has the engine; None: found by the runner."""
+    container: ContainerSpec | None = field(default=None, metadata=LATER)
+    """The container that has the engine; None: it is started as a process of this host."""
     parallel: Parallelism = field(default=Parallelism(), metadata=LATER)
     base_url: str | None = None
     api_key_env: str | None = None
@@ -253,7 +268,7 @@ class LocalModel:
     name: str
     source: str
     path: str
-    format: Literal["gguf", "safetensors", "other"]
+    format: Literal["gguf", "safetensors", "openvino", "other"]
     size_b: int
     weights_sha256: str | None
     weights_reason: str | None = None
@@ -263,16 +278,27 @@ class LocalModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedBoard:
+    """A board, or a slice of one, that an engine may use: the probe that reads it, its uid, and the driver's number for it."""
+
+    probe: str
+    uid: str
+    number: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """The boards of a case: their uids as the probes name them, and the variables that show only them to an engine.
 
     `numbered_env`: the same with the driver's numbers, for engines that can't read ids; None where something has no number (a
-    slice of a board). `devices`: how many the engine sees; None where nothing was restricted.
+    slice of a board). `boards`: those that the engine may use, in the order given, for who must hand them to a container.
+    `devices`: how many it sees; None where nothing was restricted.
     """
 
     device_uids: tuple[str, ...] = ()
     visibility_env: dict[str, str] = field(default_factory=dict)
     numbered_env: dict[str, str] | None = None
+    boards: tuple[PlacedBoard, ...] = ()
     devices: int | None = None
 
 
@@ -312,6 +338,8 @@ class EngineHandle:
     first_token_s: float | None = None
     """From that answer to the first token of all [s]."""
     log_path: str | None
+    own_weights: str | None = None
+    """What its weights are called where it brings them itself, so that runs of the same can be told; None for all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -598,6 +626,41 @@ class Telemetry:
     idle_readings: tuple[Reading, ...] = ()
 
 
+# --- what was measured: answers ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """Where an engine's greedy answer leaves the reference's though that was sure of its token. `after` is the end of what both
+    said, `expected` and `found` what each said next; `gap_nats` lay between the reference's two best tokens.
+    """
+
+    step: int
+    after: str
+    expected: str
+    found: str
+    gap_nats: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCheck:
+    """An engine's answers beside those of the reference run of the same weights (`bench.analysis.agreement`).
+
+    `reference`: what gave those, in words. Of `steps` compared tokens `agreed` are the reference's. `ppl`, `reference_ppl`:
+    perplexity of one text of `text_tokens` tokens. What could not be compared has a reason instead.
+    """
+
+    reference: str | None = None
+    steps: int = 0
+    agreed: int = 0
+    partings: tuple[Parting, ...] = ()
+    reason: str | None = None
+    text_tokens: int = 0
+    ppl: float | None = None
+    reference_ppl: float | None = None
+    ppl_reason: str | None = None
+
+
 # --- what it means ----------------------------------------------------------------------------------------------------
 
 Group = Literal["all", "throughput", "latency", "energy", "memory"]
@@ -712,6 +775,7 @@ class TrialRecord:
     engine_metrics_before: dict[str, float] = field(default_factory=dict)
     engine_metrics_after: dict[str, float] = field(default_factory=dict)
     engine_samples: EngineSamples = field(default_factory=EngineSamples)
+    output_check: OutputCheck | None = None
     dataset_hash: str | None = None
     prompts_recycled: bool = False
     telemetry_period_s: float | None = None

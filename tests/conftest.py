@@ -18,6 +18,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 BenchCommand = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def with_flags(words: tuple[str, ...], *flags: str) -> tuple[str, ...]:
+    """`words` of a command with `flags`, each with its value, in place of those of the same name."""
+    named = dict(zip(flags[::2], flags[1::2], strict=True))
+    kept = [word for at, word in enumerate(words) if word not in named and words[at - 1] not in named]
+    return (*kept, *flags)
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> BenchCommand:
     """Runs `bench ARGS...` as a person would, in a scratch folder with its own results."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bench.identity import case_id, config_id, digest, series_id, trial_id, workload_id
 from bench.records import (
     Case,
+    ContainerSpec,
     DataSpec,
     DeviceInfo,
     EngineHandle,
@@ -50,6 +51,7 @@ MEASURED: dict[str, Any] = {
     "engine": "llamacpp",
     "engine_args": {"threads": 3, "flash": True},
     "engine_python": "/other/bin/python",
+    "container": ContainerSpec(tool="docker", image="vllm/vllm-openai:v0.11.0"),
     "parallel": Parallelism(tp=2),
     "base_url": "http://other",
     "protocol": "openai-completions",

@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +24,7 @@ from bench.errors import EXIT_MISSING, EXIT_OK, BenchError, UsageError
 from bench.models.convert import PACKAGES, able_python, known_pythons
 from bench.printable import printable
 from bench.probes.host import ChildProbeHost
+from bench.runners.containers.labels import reap
 from bench.units import format_bytes
 
 _LEAST_FREE_B = 2 << 30
@@ -44,17 +45,26 @@ class Finding:
 @click.command()
 @click.option("--engine", help="Look at this engine only; exit with 4 if it can't be used.")
 @click.option("--engine-python", help="The Python that has the engine.")
+@click.option("--launch", type=click.Choice(["docker", "podman"]), help="Look for the engine in a container image.")
+@click.option("--image", metavar="NAME:TAG", help="That image.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @results_option
-def doctor(engine: str | None, engine_python: str | None, as_json: bool, results: Path) -> int:
+def doctor(
+    *, engine: str | None, engine_python: str | None, launch: str | None, image: str | None, as_json: bool, results: Path
+) -> int:
     """Say what this machine can and can't do, and how to mend it."""
-    if engine is None and engine_python is not None:
-        raise UsageError("--engine-python without --engine", hint="name the engine that it has, as in --engine vllm")
+    where = {"engine_python": engine_python, "launch": launch, "image": image}
+    named = next((f"--{name.replace('_', '-')}" for name, value in where.items() if value is not None), None)
+    if engine is None and named is not None:
+        raise UsageError(f"{named} without --engine", hint="name the engine that it has, as in --engine vllm")
+    for told in reap():
+        click.echo(f"note: {told}", err=True)
     if engine is not None:
-        findings = [*_engine(engine, engine_python), *_conversion(engine, engine_python)]
+        here = None if launch else engine_python  # one in an image converts nothing here
+        findings = [*_engine(engine, where), *_conversion(engine, here)]
         code = EXIT_OK if findings[0].state == "ok" else EXIT_MISSING
     else:
-        engines = (finding for name in plugins.names("bench.runners") for finding in _engine(name, None))
+        engines = (finding for name in plugins.names("bench.runners") for finding in _engine(name, {}))
         findings, code = [*_machine(), *_client(), *engines, *_devices(), *_results(results)], EXIT_OK
     if as_json:
         click.echo(json.dumps({"version": __version__, "findings": [asdict(finding) for finding in findings]}))
@@ -122,9 +132,9 @@ def _client() -> Iterator[Finding]:
         )
 
 
-def _engine(name: str, python: str | None) -> Iterator[Finding]:
-    """Which engine a case would start that asks for nothing special, or what is missing."""
-    options = {"engine": name, "model": "any", "engine_python": python}
+def _engine(name: str, where: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Which engine a case would start that asks for nothing but to be looked for there, or what is missing."""
+    options = {"engine": name, "model": "any", **where}
     if name == "openai":
         options["base_url"] = "http://127.0.0.1:8000"
     case = suite.from_options(options)[0]

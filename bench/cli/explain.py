@@ -27,7 +27,9 @@ _WAYS = {"up": "higher is better", "down": "lower is better", None: "neither way
 
 @click.command()
 @click.argument("metric", required=False)
-@click.option("--trial", "trial_id", metavar="TRIAL_ID", help="Also its value in this trial, and what its interval is made of.")
+@click.option(
+    "--trial", "trial_id", metavar="TRIAL_ID|latest", help="Also its value in this trial, and what its interval is made of."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object; without METRIC an array of them.")
 @results_option
 def explain(*, metric: str | None, trial_id: str | None, as_json: bool, results: Path) -> int:

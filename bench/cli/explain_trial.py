@@ -9,17 +9,24 @@ from typing import Any
 from bench.cli.choosing import one_trial
 from bench.cli.columns import plain_lines
 from bench.cli.results import current_lab
+from bench.errors import UsageError
 from bench.records import Metric, TrialRecord
 from bench.store import TrialFilter, records
+from bench.store.records import LATEST
 from bench.timing.error_budget import MEANINGS, halves
 
 _SIZES = ("value", "mean", "p50", "p90", "p99", "low", "high")
 
 
 def stored_trial(results: Path, trial_id: str) -> TrialRecord:
-    """The trial whose id begins with `trial_id`. Raises: UsageError, StoreError."""
+    """The trial whose id begins with `trial_id`; `latest`: the one that started last. Raises: UsageError, StoreError."""
     with current_lab(results) as lab:
-        return one_trial(records(lab, TrialFilter()), trial_id)
+        if trial_id != LATEST:
+            return one_trial(records(lab, TrialFilter()), trial_id)
+        found = records(lab, TrialFilter(run_id=LATEST))
+    if not found:
+        raise UsageError(f"there is no trial in {results}", hint="bench run quickstart")
+    return found[-1]
 
 
 def trial_lines(record: TrialRecord, name: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from bench.cli.options import Command
+from bench.cli.typed import Whole
 from bench.errors import UsageError
 from bench.load.data import pin
 from bench.suite import Suite
@@ -24,8 +25,8 @@ _OPTIONS = (
     click.option("--dataset-path", metavar="FILE", help="The data file."),
     click.option("--prompt-column", help="Column of the prompts in JSONL, CSV or Parquet [default: prompt]."),
     click.option("--output-tokens-column", help="Column with the length of each reply."),
-    click.option("--prefix-tokens", "--random-prefix-len", type=int, help="Shared tokens before each synthetic prompt."),
-    click.option("--prefix-groups", type=int, help="Groups of requests, each with a prefix of its own [default: 1]."),
+    click.option("--prefix-tokens", "--random-prefix-len", type=Whole(), help="Shared tokens before each synthetic prompt."),
+    click.option("--prefix-groups", type=Whole(), help="Groups of requests, each with a prefix of its own [default: 1]."),
     click.option("--random-range-ratio", type=float, help="Lengths vary uniformly by this share of what is asked, 0 to 1."),
     click.option("--trace", metavar="FILE", help="Replay a Mooncake or Azure trace: its arrivals and its lengths."),
     click.option("--speed", type=float, help="Replay a trace so many times faster."),

@@ -11,16 +11,21 @@ from difflib import get_close_matches
 import click
 
 from bench import __version__
+from bench.cli import standard_streams
 from bench.errors import EXIT_INTERRUPTED, BenchError, UsageError
 from bench.printable import printable, printable_lines
 
 COMMANDS = {
     "run": ("bench.cli.run:run", "Measure a suite, or one case given by flags."),
     "table": ("bench.cli.results:table", "Show what was measured, best columns first."),
+    "compare": ("bench.cli.compare:compare", "Say whether two sets of results differ, and by how much."),
+    "gate": ("bench.cli.gate:gate", "Say whether anything got worse last night."),
+    "history": ("bench.cli.history:history", "Draw a series night by night."),
     "devices": ("bench.cli.devices:devices", "List the devices that can be measured here."),
     "power": ("bench.cli.power:power", "Measure the energy of any command, or of a machine at rest."),
     "doctor": ("bench.cli.doctor:doctor", "Say what this machine can and can't do, and how to mend it."),
     "suites": ("bench.cli.suites:suites", "List, show, validate and expand suite files."),
+    "reference": ("bench.cli.reference:reference", "Keep what some weights say, for later runs to be compared with."),
     "models": ("bench.cli.models:models", "List and pull model weights."),
     "ingest": ("bench.cli.results:ingest", "Load shards into the results database."),
     "sql": ("bench.cli.results:sql", "Query results with SQL."),
@@ -64,11 +69,16 @@ def cli() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `bench` with `argv` (default: the process's) and exit with the code that docs/architecture.md lists."""
+    standard_streams.make_safe()
     try:
         code = cli.main(args=None if argv is None else list(argv), prog_name="bench", standalone_mode=False)
+        sys.stdout.flush()
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = EXIT_INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:  # a group alone: click's own exit code, 2
+        click.echo(error.format_message(), err=True)
+        code = error.exit_code
     except click.ClickException as error:
         usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
         show_error(UsageError(error.format_message(), hint=f"{usage} --help"))
@@ -81,6 +91,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.raise_signal(signal.SIGPIPE)
         code = 1
+    except OSError as error:
+        if not standard_streams.refused(error):
+            raise
+        standard_streams.silence_stdout()
+        show_error(BenchError(f"what was to be shown can't be written: {error.strerror}", hint="bench table shows what was kept"))
+        code = BenchError.exit_code
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -20,7 +20,7 @@ from bench.printable import printable, printable_json, printable_lines
 from bench.records import Status
 from bench.store import IngestReport, Lab, Rejection, TrialFilter, adopt, records
 from bench.store.foreign import bring_in
-from bench.store.sql import ask, change
+from bench.store.sql import Answer, ask, change
 
 
 @click.command()
@@ -57,8 +57,9 @@ def table(
     wanted = TrialFilter(run_id=run_id, suite=suite, model=model, engine=engine, status=status)
     with current_lab(results) as lab:
         wanted = checked(lab, wanted)
-        found = records(lab, wanted)
-    if run_id is None and not every_run:
+        last_runs = run_id is None and not every_run
+        found = records(lab, wanted, last_runs=last_runs)
+    if last_runs:
         found = newest(found)
     made = rows(found, pooled=not each_trial)
     if as_json:
@@ -75,12 +76,13 @@ def table(
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[PATH|ZIP|URL]...")
 @click.option("--verify", is_flag=True, help="Hash every file of every shard, also of those known already.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: added, unchanged, removed, rejected[].")
 @results_option
-def ingest(*, paths: tuple[Path, ...], verify: bool, as_json: bool, results: Path) -> int:
-    """Load shards into the results database. With PATH...: first copy the shards found there into the results folder.
+def ingest(*, paths: tuple[str, ...], verify: bool, as_json: bool, results: Path) -> int:
+    """Load shards into the results database. With folders, zip files or URLs (s3://...): first copy the shards found there
+    into the results folder.
 
     Exit status 1 if any shard was rejected.
     """
@@ -107,8 +109,8 @@ def ingest(*, paths: tuple[Path, ...], verify: bool, as_json: bool, results: Pat
 @click.option("--write", is_flag=True, help="Let the query change the database. A rebuild from shards drops such changes.")
 @results_option
 def sql(*, query: str | None, file: Any, as_json: bool, as_csv: bool, write: bool, results: Path) -> int:
-    """Query results with SQL. Tables: trials, metrics, reasons, shards, rejected. Views: trials_wide, and over the raw
-    events requests, chunks, telemetry. QUERY may be - for stdin.
+    """Query results with SQL. Tables: trials, metrics, reasons, shards, rejected. Views: trials_wide, points, latest,
+    series, pareto, missing, costs, and over the raw events requests, chunks, telemetry. QUERY may be - for stdin.
 
     \b
     bench sql "SELECT model, batch_size, output_tok_per_s, ttft_p50_ms FROM trials_wide WHERE status = 'valid'"
@@ -125,6 +127,7 @@ def sql(*, query: str | None, file: Any, as_json: bool, as_csv: bool, write: boo
     else:
         with current_lab(results) as lab:
             answer = ask(lab, text)
+            _tell_if_none_is_valid(lab, answer)
     show_answer(answer, as_json=as_json, as_csv=as_csv)
     return EXIT_OK
 
@@ -158,7 +161,7 @@ def current_lab(results: Path) -> Iterator[Lab]:
     _require(results)
     with Lab.for_reading(results, on_wait=_tell) as lab:
         _adopt(results)
-        for rejection in lab.ingest(_progress()).rejected:
+        for rejection in lab.refresh(_progress()).rejected:
             _tell(f"note: {rejection.shard} is left out: {rejection.reason}")
         yield lab
 
@@ -176,10 +179,20 @@ def _nothing(wanted: TrialFilter, results: Path) -> str:
     return f"no trial in {results} matches {flags}" if given else f"there is no trial in {results}"
 
 
+def _tell_if_none_is_valid(lab: Lab, answer: Answer) -> None:
+    """On stderr, why an answer is likely to be empty: nothing here is valid."""
+    if answer.rows:
+        return
+    ((count, valid),) = ask(lab, "SELECT count(*), count(*) FILTER (status = 'valid') FROM trials").rows
+    if count and not valid:
+        _tell(f"note: none of the {count} trials here is valid: bench table --all says why")
+
+
 def _require(results: Path) -> None:
     if not results.is_dir():
         raise UsageError(
-            f"there is no folder {results}", hint="measure something first (bench run quickstart), or give --results DIR"
+            f"there is no folder {results.absolute()}",
+            hint="measure something first (bench run quickstart), or give --results DIR",
         )
 
 

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +16,49 @@ import click
 from rich.console import Console
 
 from bench import codec, plugins, suite
+from bench.cli.ab import ab_options, pairs_json, pairs_text
 from bench.cli.case_options import case_options
 from bench.cli.loading import data_options, pinned, with_data
 from bench.cli.main import show_error
 from bench.cli.options import results_option
+from bench.cli.previews import preview_lines, previews
 from bench.cli.searching import forecast_json, forecast_text, search_options, with_sweep
 from bench.cli.terminal import busy_note, observer
+from bench.cli.typed import TypedOnce, retyped
 from bench.errors import EXIT_OK, BenchError, UsageError
+from bench.lab.ab import measure_pairs, new_pairs, paired_cases
+from bench.lab.correctness.gate import ReferenceGate
 from bench.lab.plans import RunPlan, engine_starts, exit_code, forecast, load_plan, new_plan, planners_of, total_seconds
 from bench.lab.selfcheck import client_share, known_limit
 from bench.load import WireLoad, recover
 from bench.models import ModelStore
 from bench.probes.host import ChildProbeHost
 from bench.probes.placement import resolve
-from bench.records import TrialRecord
+from bench.records import Case, TrialRecord
 from bench.reports import run_json
+from bench.reports.advice import Again, measure_again, only_busy
 from bench.reports.searches import SearchResult, search_line
 from bench.reports.table import summary, summary_text
+from bench.runners.base_url import VERSIONED, api_base
+from bench.runners.containers.labels import reap
+from bench.runners.served import first_served
 from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
-from bench.session.loop import RunOutcome, Session, new_run_id
+from bench.session.loop import KEPT, RunOutcome, Session, new_run_id
 from bench.store import Lab, ShardStore, adopt, run_records, work_root
 from bench.store.plans import find_run, hold_plan, plan_path, write_plan
 from bench.units import parse_duration_s
 
 _START_TIMEOUT_S = 600.0
+_PAIRS = 5
 
 
-@click.command()
+@click.command(cls=TypedOnce)
 @click.argument("suite_ref", metavar="[SUITE]", required=False)
 @case_options
 @data_options
 @search_options
+@ab_options
 @click.option("--start-timeout", help="Give up on an engine that is not ready by then [default: 10m].")
 @click.option("--resume", metavar="RUN_ID|latest", help="Go on with a run: measure what of it is missing, failed or was cut off.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and start nothing.")
@@ -56,6 +67,8 @@ _START_TIMEOUT_S = 600.0
 def run(
     *,
     suite_ref: str | None,
+    ab: tuple[str, str] | None,
+    pairs: int | None,
     start_timeout: str | None,
     resume: str | None,
     dry_run: bool,
@@ -69,23 +82,27 @@ def run(
     bench run quickstart
     bench run quickstart --duration 20s --repeats 5
     bench run quickstart --find knee --high 64
+    bench run quickstart --ab engine_args.threads=1 engine_args.threads=2 --pairs 5
     bench run --resume latest
     bench run --engine openai --base-url http://127.0.0.1:8000 --model m --batch-size 8 --duration 30s
     """
     timeout_s = None if start_timeout is None else _duration_s("--start-timeout", start_timeout)
+    if pairs is not None and ab is None:
+        raise UsageError("--pairs without --ab", hint="add --ab BASE CAND")
     if resume is None:
-        chosen = pinned(_chosen(suite_ref, with_data(with_sweep(options))))
-        plan = new_plan(new_run_id(), chosen.cases, chosen.sweeps, timeout_s or _START_TIMEOUT_S)
+        plan = _planned(_chosen(suite_ref, with_data(with_sweep(options))), timeout_s or _START_TIMEOUT_S, ab, pairs)
     else:
-        plan = _resumed(resume, results, suite_ref, options)
+        plan = _resumed(resume, results, suite_ref, options | {"ab": ab})
         plan = plan if timeout_s is None else replace(plan, start_timeout_s=timeout_s)
     if dry_run:
-        _foresee(plan, run_records(results, plan.run_id), as_json)
+        _foresee(plan, run_records(results, plan.run_id), results, as_json)
         return EXIT_OK
     with _held(plan, results, is_new=resume is None):
         outcome = _measure(plan, results)
     searches = [planner.result(outcome.records) for planner in planners_of(plan)]
-    _show(outcome, searches, results, as_json)
+    typed_again = measure_again if resume else retyped(click.get_current_context())  # the plan of a resumed run can't change
+    _show(outcome, searches, results, as_json, None if outcome.interrupted else typed_again)
+    _end(outcome, plan)
     return exit_code(outcome, searches)
 
 
@@ -93,6 +110,8 @@ def _chosen(suite_ref: str | None, options: Mapping[str, Any]) -> suite.Suite:
     """What is asked for; what is only doubtful is said on stderr. Raises: UsageError, SuiteError."""
     if suite_ref is not None:
         chosen = suite.override(suite.load(suite_ref), options)
+    elif options["base_url"] and not options["model"]:
+        raise _without_model(options)
     elif any(options[name] for name in ("model", "base_url", "engine")):
         chosen = suite.suite_from_options(options)
     else:
@@ -100,6 +119,27 @@ def _chosen(suite_ref: str | None, options: Mapping[str, Any]) -> suite.Suite:
     for warning in chosen.warnings:
         click.echo(f"note: {warning}", err=True)
     return chosen
+
+
+def _without_model(options: Mapping[str, Any]) -> UsageError:
+    """What to add, with what the endpoint calls its model where it tells. Raises: UsageError for other mistakes."""
+    suite.suite_from_options({**options, "model": "NAME"})
+    served = first_served(VERSIONED.sub("", api_base(options["base_url"])))
+    known = f"the endpoint serves: {served.name}" if served else "the endpoint does not say what it serves"
+    return UsageError("an endpoint is measured by one of its models: give --model NAME", hint=known)
+
+
+def _planned(chosen: suite.Suite, timeout_s: float, ab: tuple[str, str] | None, pairs: int | None) -> RunPlan:
+    if ab is None:
+        chosen = pinned(chosen)
+        return new_plan(new_run_id(), chosen.cases, chosen.sweeps, timeout_s)
+    in_turns = new_pairs(chosen, *ab, _PAIRS if pairs is None else pairs)
+    in_turns = replace(in_turns, base=_pinned(chosen, in_turns.base), cand=_pinned(chosen, in_turns.cand))
+    return new_plan(new_run_id(), (), (), timeout_s, in_turns)
+
+
+def _pinned(chosen: suite.Suite, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    return pinned(replace(chosen, cases=cases, sweeps=())).cases
 
 
 def _resumed(wanted: str, results: Path, suite_ref: str | None, options: Mapping[str, Any]) -> RunPlan:
@@ -111,10 +151,14 @@ def _resumed(wanted: str, results: Path, suite_ref: str | None, options: Mapping
     return load_plan(results, find_run(results, wanted))
 
 
-def _foresee(plan: RunPlan, history: Sequence[TrialRecord], as_json: bool) -> None:
+def _foresee(plan: RunPlan, history: Sequence[TrialRecord], results: Path, as_json: bool) -> None:
     lines, starts = forecast(plan, history), engine_starts(plan, history)
     total_s = total_seconds(plan, lines, starts)
-    click.echo(json.dumps(forecast_json(lines, starts, total_s)) if as_json else forecast_text(lines, starts, total_s))
+    commands = previews(plan, history, results)
+    if as_json:
+        click.echo(json.dumps(forecast_json(lines, starts, total_s) | {"commands": [asdict(one) for one in commands]}))
+    else:
+        click.echo(forecast_text(lines, starts, total_s, preview_lines(commands)))
 
 
 @contextmanager
@@ -140,13 +184,15 @@ def _duration_s(flag: str, text: str) -> float:
 
 def _measure(plan: RunPlan, results: Path) -> RunOutcome:
     left = adopt(results, recover)
-    for told in (*(f"what an earlier run left was kept: {folder}" for folder in left.adopted), *left.notes):
+    for told in (*(f"what an earlier run left was kept: {folder}" for folder in left.adopted), *left.notes, *reap()):
         click.echo(f"note: {told}", err=True)
     click.echo(f"run {plan.run_id}", err=True)
     busy = busy_note()
     if busy:
         click.echo(f"note: {busy}", err=True)
     history = run_records(results, plan.run_id)
+    if history and not any(line.trials for line in forecast(plan, history)):
+        click.echo("nothing left to do: every trial of this run was measured", err=True)
     engines = work_root(results, plan.run_id)
     with Interrupts() as interrupts, observer() as seen:
         session = Session(
@@ -154,6 +200,7 @@ def _measure(plan: RunPlan, results: Path) -> RunOutcome:
             runners=lambda name: plugins.load("bench.runners", name)(),
             models=ModelStore(note=seen.note),
             load=WireLoad(),
+            outputs=ReferenceGate(),
             probes=ChildProbeHost(),
             store=ShardStore(results, recover),
             observer=seen,
@@ -163,31 +210,43 @@ def _measure(plan: RunPlan, results: Path) -> RunOutcome:
             start_timeout_s=plan.start_timeout_s,
         )
         try:
+            if plan.pairs is not None:
+                return measure_pairs(session, plan.pairs, history)
             return session.run(plan.cases, planners_of(plan), history)
         finally:
             shutil.rmtree(engines, ignore_errors=True)
 
 
-def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, as_json: bool) -> None:
+def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, as_json: bool, again: Again | None) -> None:
     try:
         Lab(results).ingest()
     except BenchError as problem:  # the shards are safe: the table can be made later
         click.echo(f"note: {problem}", err=True)
     if as_json:
-        click.echo(json.dumps(run_json(outcome.run_id, outcome.records, searches), allow_nan=False))
+        told = run_json(outcome.run_id, outcome.records, searches) | pairs_json(paired_cases(outcome.records))
+        click.echo(json.dumps(told, allow_nan=False))
     elif outcome.records and sys.stdout.isatty():
-        Console().print(summary(outcome.records))
+        Console().print(summary(outcome.records, again))
     elif outcome.records:
-        click.echo(summary_text(outcome.records))
+        click.echo(summary_text(outcome.records, again))
     if not as_json:
+        click.echo(pairs_text(paired_cases(outcome.records)), nl=False)
         for search in searches:
             click.echo(search_line(search))
     share = client_share(outcome.records, known_limit(results, host_info(()).host_id))
     if share is not None:
         click.echo(f"client: at most {share:.0%} of the rate that it is known to follow here (bench selfcheck)", err=True)
-    for error in outcome.errors:
+
+
+def _end(outcome: RunOutcome, plan: RunPlan) -> None:
+    """What a run ends with on stderr: each mistake once, however many cases it cost, and where to go on."""
+    for error in {(str(error), error.hint): error for error in outcome.errors}.values():
         show_error(error)
     if outcome.interrupted:
-        kept = len(outcome.records)
-        click.echo(f"{outcome.interrupted}: {kept} trial{'s' * (kept != 1)} kept; see: bench table", err=True)
+        done = sum(record.status in KEPT for record in outcome.records)
+        left = sum(line.trials for line in forecast(plan, outcome.records))
+        most = "at most " * bool(plan.sweeps)
+        click.echo(f"{outcome.interrupted}: {done} of {most}{done + left} measured, {most}{left} left", err=True)
         click.echo(f"  next: bench run --resume {outcome.run_id}", err=True)
+    elif plan.every_case and all(case.engine == "mock" for case in plan.every_case) and only_busy(outcome.records):
+        click.echo("the installation works; the numbers are not valid only because this machine is busy", err=True)

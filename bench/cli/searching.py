@@ -57,14 +57,14 @@ def forecast_json(lines: Sequence[Forecast], starts: int, total_s: float | None)
     }
 
 
-def forecast_text(lines: Sequence[Forecast], starts: int, total_s: float | None) -> str:
-    """What a dry run tells people."""
+def forecast_text(lines: Sequence[Forecast], starts: int, total_s: float | None, commands: Sequence[str]) -> str:
+    """What a dry run tells people; `commands` are lines about the engines."""
     rows = [["case_id", "name", "engine", "load", "trials", "seconds"], *(_row(line) for line in lines)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     table = ["  ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     most = any(line.kind == "sweep" and line.trials for line in lines)
     time = "a time that the counts decide" if total_s is None else f"{'at most ' * most}{total_s:.0f} s of load and idle"
-    return "\n".join([*table, f"{starts} engine start{'s' * (starts != 1)}, {time}; nothing was started"])
+    return "\n".join([*table, *commands, f"{starts} engine start{'s' * (starts != 1)}, {time}; nothing was started"])
 
 
 def _row(line: Forecast) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Literal
 from bench import __version__, clock, codec
 from bench.errors import EXIT_FAILED, EXIT_OK, StoreError
 from bench.identity import case_id
+from bench.lab.ab import Pairs, left_of
 from bench.lab.sweeps import SweepPlanner
 from bench.records import Case, Search, Status, Sweep, TrialRecord
 from bench.reports.searches import SearchResult
@@ -22,7 +23,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Resolved cases and sweeps of one run, and how long an engine may take to start."""
+    """Resolved cases and sweeps of one run, or pairs alone, and how long an engine may take to start."""
 
     schema_version: int = _VERSION
     run_id: str
@@ -30,7 +31,13 @@ class RunPlan:
     created_wall_ns: int
     cases: tuple[Case, ...]
     sweeps: tuple[Sweep, ...] = ()
+    pairs: Pairs | None = None
     start_timeout_s: float
+
+    @property
+    def every_case(self) -> tuple[Case, ...]:
+        """Plain cases, and those of both sides of the pairs."""
+        return self.cases if self.pairs is None else (*self.cases, *self.pairs.base, *self.pairs.cand)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +55,16 @@ class Forecast:
     seconds: float | None
 
 
-def new_plan(run_id: str, cases: Sequence[Case], sweeps: Sequence[Sweep], start_timeout_s: float) -> RunPlan:
+def new_plan(
+    run_id: str, cases: Sequence[Case], sweeps: Sequence[Sweep], start_timeout_s: float, pairs: Pairs | None = None
+) -> RunPlan:
     """The plan of a run that begins now."""
     return RunPlan(
         run_id=run_id,
         created_wall_ns=clock.SYSTEM.wall_ns(),
         cases=tuple(cases),
         sweeps=tuple(sweeps),
+        pairs=pairs,
         start_timeout_s=start_timeout_s,
     )
 
@@ -92,6 +102,8 @@ def exit_code(outcome: RunOutcome, searches: Sequence[SearchResult]) -> int:
 
 def forecast(plan: RunPlan, history: Sequence[TrialRecord] = ()) -> list[Forecast]:
     """What is left of a plan after the trials in `history`, in measuring order of first appearance."""
+    if plan.pairs is not None:
+        return _forecast_pairs(plan.pairs, history)
     done = [record for record in history if record.status in KEPT]
     lines = []
     for case in plan.cases:
@@ -105,8 +117,28 @@ def forecast(plan: RunPlan, history: Sequence[TrialRecord] = ()) -> list[Forecas
     ]
 
 
+def _forecast_pairs(pairs: Pairs, history: Sequence[TrialRecord]) -> list[Forecast]:
+    left = [(trial.case, trial.role) for trial in left_of(pairs, history)]
+    return [
+        Forecast(
+            name=f"{case.name} ({role})", kind="case", case=case, case_id=case_id(case), trials=count, seconds=trial_seconds(case)
+        )
+        for case, role, count in ((*one, left.count(one)) for one in _distinct(left))
+    ]
+
+
+def _distinct(cases: Sequence[tuple[Case, str]]) -> list[tuple[Case, str]]:
+    found: list[tuple[Case, str]] = []
+    for one in cases:
+        if one not in found:
+            found.append(one)
+    return found
+
+
 def engine_starts(plan: RunPlan, history: Sequence[TrialRecord] = ()) -> int:
     """How often an engine is started."""
+    if plan.pairs is not None:
+        return len(left_of(plan.pairs, history))
     done = [record for record in history if record.status in KEPT]
     return sum(1 for group in engine_groups(plan.cases, planners_of(plan)) if group.remaining(done))
 

@@ -78,6 +78,7 @@ def recompute(record: TrialRecord, folder: Path) -> Measured:
         engine=record.engine,
         samples=record.engine_samples,
         attached=record.engine is None or not record.engine.pids,
+        output_check=record.output_check,
     )
 
 

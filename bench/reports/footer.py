@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.printable import printable
-from bench.records import Status
+from bench.reports.advice import Again, measure_again, next_steps
 from bench.reports.numbers import Number
 from bench.reports.rows import MISSING_TEXT, Row
 from bench.reports.text import INVALID_MARK, MIXED_MARK, WIDE_FACTOR, WIDE_MARK, WIDE_SHARE, is_mixed, is_wide, shown
 from bench.timing.summary import P99_MIN
-
-_BUSY = frozenset({"client_saturated", "server_saturated", "not_steady"})
-_SHORT = frozenset({"too_few_requests"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +29,12 @@ class Footer:
         return (*self.notes, *self.meanings, *self.following)
 
 
-def footer(table: Sequence[Row], names: Mapping[str, str], *, full_intervals: bool = True) -> Footer:
-    """Under a table whose number columns are headed `names`; it shows intervals in full, or as a share."""
+def footer(
+    table: Sequence[Row], names: Mapping[str, str], *, full_intervals: bool = True, again: Again | None = measure_again
+) -> Footer:
+    """Under a table whose number columns are headed `names`; it shows intervals in full, or as a share. `again` words what to
+    do next; None: that is nothing.
+    """
     told = [[note.spelled(names) for note in row.notes if not note.stands_in] for row in table]
     general = _general(table, names)
     numbered = {text: at for at, text in enumerate(dict.fromkeys(t for row in told for t in row if t not in general), start=1)}
@@ -42,7 +43,7 @@ def footer(table: Sequence[Row], names: Mapping[str, str], *, full_intervals: bo
         marks=tuple(f"[{','.join(map(str, mark))}]" if mark else MISSING_TEXT for mark in marks),
         notes=(*(f"[{at}] {printable(text)}" for text, at in numbered.items()), *map(printable, general)),
         meanings=(*_runs(table), *_meanings(table, names, full_intervals=full_intervals)),
-        following=_following(table),
+        following=next_steps([trial for row in table for trial in row.trials], again) if again else (),
     )
 
 
@@ -88,13 +89,3 @@ def _intervals(numbers: Sequence[Number], energy: str, *, full_intervals: bool) 
     if len(wide) < len(bounded):
         lines.append(f"intervals: 95%, over repeats; {energy} of a single trial: of its measurement")
     return lines
-
-
-def _following(table: Sequence[Row]) -> tuple[str, ...]:
-    """What helps where trials are invalid because the machine was busy, or the trial too short."""
-    trials = [trial for row in table for trial in row.trials if trial.status is Status.INVALID]
-    codes = {reason.code for trial in trials for reason in trial.reasons if reason.severity == "invalid"}
-    longer = "measure longer or more often: bench run ... --duration 60s --repeats 5"
-    if codes & _BUSY:
-        return (f"next: bench doctor tells what else runs here; then {longer}",)
-    return (f"next: {longer}",) if codes & _SHORT else ()

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.printable import printable
+from bench.reports.advice import Again, measure_again
 from bench.reports.differences import differences
 from bench.reports.footer import Footer, footer
 from bench.reports.notes import TITLES
@@ -33,8 +34,9 @@ _Spread = Callable[[Number], str]
 class ScreenTable:
     """Rows for a terminal of any width."""
 
-    def __init__(self, table: Sequence[Row]) -> None:
+    def __init__(self, table: Sequence[Row], again: Again | None = measure_again) -> None:
         self._table = table
+        self._again = again
         self._cases = differences(table)
         self._marks = ["" if mark == MISSING_TEXT else mark for mark in footer(table, TITLES).marks]
 
@@ -48,7 +50,8 @@ class ScreenTable:
             yield _grid(*forms[0], width)
         else:
             yield from _blocks(self._table, self._cases, self._marks, width)
-        yield from _under(footer(self._table, TITLES, full_intervals=bool(forms) and forms[0][0] is full))
+        full_intervals = bool(forms) and forms[0][0] is full
+        yield from _under(footer(self._table, TITLES, full_intervals=full_intervals, again=self._again))
 
 
 def _under(under: Footer) -> RenderResult:

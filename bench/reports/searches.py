@@ -59,9 +59,10 @@ def search_json(result: SearchResult) -> dict[str, Any]:
 def _knee(search: Search, verdict: Verdict) -> str:
     best, highest = verdict.best, verdict.highest
     if highest is None:
-        return "no knee: " + (
-            f"{_at(search, verdict.above)} does not count: {verdict.above.problem}" if verdict.above else "no point"
-        )
+        if verdict.above is None:
+            return "no knee: no point"
+        lowest = f"{_at(search, verdict.above)} does not count: {verdict.above.problem}"
+        return f"no knee: {lowest}; measure that load alone until it is valid, or begin elsewhere with --low"
     growth = f"{_share(verdict.gain)} for double the load" if verdict.gain else "growth unknown from a single point"
     if best is not None:
         below = " or below" if best.load == search.low else ""

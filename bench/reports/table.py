@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from bench.printable import printable
 from bench.records import TrialRecord
+from bench.reports.advice import Again, measure_again
 from bench.reports.differences import differences
 from bench.reports.footer import footer
 from bench.reports.notes import PLAIN, TITLES
@@ -19,9 +20,9 @@ from bench.reports.screen import ScreenTable
 from bench.reports.text import cell, status_text
 
 
-def summary(records: Sequence[TrialRecord]) -> RenderableType:
+def summary(records: Sequence[TrialRecord], again: Again | None = measure_again) -> RenderableType:
     """What a run measured, for a terminal of any width."""
-    return screen_table(rows(records))
+    return ScreenTable(rows(records), again)
 
 
 def screen_table(table: Sequence[Row]) -> RenderableType:
@@ -29,21 +30,21 @@ def screen_table(table: Sequence[Row]) -> RenderableType:
     return ScreenTable(table)
 
 
-def summary_text(records: Sequence[TrialRecord]) -> str:
+def summary_text(records: Sequence[TrialRecord], again: Again | None = measure_again) -> str:
     """What a run measured, as plain text of one stable form."""
-    return plain_table(rows(records))
+    return plain_table(rows(records), again)
 
 
 # --- plain text -------------------------------------------------------------------------------------------------------
 
 
-def plain_table(table: Sequence[Row]) -> str:
+def plain_table(table: Sequence[Row], again: Again | None = measure_again) -> str:
     """Columns two spaces apart, nothing cut, then the notes."""
     header, lines = text_cells(table)
     widths = [max(cell_len(line[i]) for line in [header, *lines]) for i in range(len(header))]
     padded = ([part + " " * (w - cell_len(part)) for part, w in zip(line, widths, strict=True)] for line in [header, *lines])
     text = ["  ".join(line).rstrip() for line in padded]
-    return "\n".join([*text, *footer(table, PLAIN).lines])
+    return "\n".join([*text, *footer(table, PLAIN, again=again).lines])
 
 
 def text_cells(table: Sequence[Row]) -> tuple[list[str], list[list[str]]]:

@@ -73,7 +73,6 @@ def engine_groups(cases: Sequence[Case], planners: Sequence[Planner] = ()) -> li
 
 def _start_of(case: Case) -> str:
     start = [case.engine, case.model, case.model_source, case.precision, case.engine_args, case.base_url]
+    place = [case.engine_python, case.container]
     whole_batches = [case.load] if case.batching == "static" else []  # the engine must know how many make a batch
-    return digest(
-        [*start, case.api_key_env, case.protocol, case.devices, case.engine_python, case.parallel, case.batching, *whole_batches]
-    )
+    return digest([*start, case.api_key_env, case.protocol, case.devices, *place, case.parallel, case.batching, *whole_batches])

@@ -17,6 +17,7 @@ from bench.ports import (
     LoadGenerator,
     ModelSource,
     Observer,
+    OutputChecker,
     PlannedTrial,
     Planner,
     ProbeHost,
@@ -24,7 +25,18 @@ from bench.ports import (
     StartRequest,
     TrialStore,
 )
-from bench.records import Case, DeviceInfo, HostInfo, LocalModel, Placement, Status, TrialKey, TrialRecord, Window
+from bench.records import (
+    Case,
+    DeviceInfo,
+    HostInfo,
+    LocalModel,
+    OutputCheck,
+    Placement,
+    Status,
+    TrialKey,
+    TrialRecord,
+    Window,
+)
 from bench.session.boards import Place, accelerators, measured_domains
 from bench.session.groups import EngineGroup, engine_groups
 from bench.session.host import host_info
@@ -74,8 +86,9 @@ class RunOutcome:
     def key_of(self, trial: PlannedTrial) -> TrialKey:
         """The ids of a trial: one that was lost gets the next attempt's."""
         its_case = case_id(trial.case)
-        earlier = [r.key.attempt for r in self.lost if (r.key.case_id, r.key.repeat) == (its_case, trial.repeat)]
-        return trial_key(self.run_id, trial.case, trial.repeat, attempt=max(earlier, default=0) + 1)
+        same = (its_case, trial.repeat, trial.role)
+        earlier = [r.key.attempt for r in self.lost if (r.key.case_id, r.key.repeat, r.key.role) == same]
+        return trial_key(self.run_id, trial.case, trial.repeat, trial.role, attempt=max(earlier, default=0) + 1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +114,7 @@ class Session:
     runners: Callable[[str], Runner]
     models: ModelSource
     load: LoadGenerator
+    outputs: OutputChecker
     probes: ProbeHost
     store: TrialStore
     observer: Observer
@@ -176,7 +190,7 @@ class Session:
             self.observer.bytes_done,
             precision=case.precision,
             formats=runner.reads,
-            python=case.engine_python,
+            python=None if case.container else case.engine_python,  # one in an image is not here
         )
 
     def _serve(self, todo: _Todo, work_dir: Path) -> bool:
@@ -194,7 +208,9 @@ class Session:
             engine = stack.enter_context(self._start(todo, placement, work_dir))
             telemetry.watch(engine.handle.pids)
             resident = None if attached else self._rest(telemetry, "model resident", first)
-            setting = self._setting(todo, engine, telemetry, placement, telemetry.baselines(idle, resident))
+            baselines = telemetry.baselines(idle, resident)
+            check = self._check(engine, todo)
+            setting = self._setting(todo, engine, telemetry, placement, baselines=baselines, check=check)
             return self._trials(setting, engine, todo)
 
     def _start(self, todo: _Todo, placement: Placement, work_dir: Path) -> Engine:
@@ -212,8 +228,14 @@ class Session:
                 placement=placement,
                 work_dir=work_dir,
                 start_timeout_s=self.start_timeout_s,
+                run_id=self.run_id,
             )
         )
+
+    def _check(self, engine: Engine, todo: _Todo) -> OutputCheck:
+        """Whether its answers are right: before its speed is measured, and after its idle power."""
+        self.observer.phase("check")
+        return self.outputs.check(engine, todo.group.first, todo.model)
 
     def _memory_check(self, telemetry: Recorder) -> Callable[[type[BaseException] | None, object, object], None]:
         """Called once the engine has gone: waits for its boards' memory to be free again, and tells what is not. A person who
@@ -245,19 +267,29 @@ class Session:
         return False
 
     def _rest(self, telemetry: Recorder, detail: str, case: Case) -> Window | None:
-        """An idle window, where some device can tell its power. Boards that nobody named get a second of it even where no idle is
-        asked for: their memory tells which of them the engine uses.
+        """An idle window, where some device can tell its power; a second is enough where they tell their memory alone. Boards
+        that nobody named get it even where no idle is asked for: their memory tells which of them the engine uses.
         """
         devices = telemetry.discovery().devices
         boards = accelerators(devices)
-        seconds = max(case.idle_s, _LOOK_S) if boards and not case.devices else case.idle_s
-        if seconds <= 0 or not any(d.power or d.energy or d in boards for d in devices):
+        has_power = any(d.power or d.energy for d in devices)
+        seconds = case.idle_s if has_power else min(case.idle_s, _LOOK_S)
+        if boards and not case.devices:
+            seconds = max(seconds, _LOOK_S)
+        if seconds <= 0 or not (has_power or boards or any(d.scope == "process" for d in devices)):
             return None
         self.observer.phase("idle", detail)
         return telemetry.rest(seconds)
 
     def _setting(
-        self, todo: _Todo, engine: Engine, telemetry: Recorder, placement: Placement, baselines: Baselines
+        self,
+        todo: _Todo,
+        engine: Engine,
+        telemetry: Recorder,
+        placement: Placement,
+        *,
+        baselines: Baselines,
+        check: OutputCheck,
     ) -> TrialSetting:
         devices = telemetry.discovery().devices  # again: `watch` has added the engine's process tree
         return TrialSetting(
@@ -267,6 +299,7 @@ class Session:
             devices=measured_domains(devices, placement, engine.handle, baselines),
             telemetry=telemetry,
             baselines=baselines,
+            output_check=check,
             load=self.load,
             store=self.store,
             observer=self.observer,
@@ -281,9 +314,10 @@ class Session:
         for key, trial in keys.values():
             record, folder = failed_trial(key=key, store=self.store, host=_host(outcome.devices), trial=trial, error=error)
             outcome.records.append(record)
-            self.observer.trial_done(record)
             places.append(folder)
         if places:
+            count = f"{len(places)} trial{'s' * (len(places) > 1)}"
+            self.observer.note(f"{count} of {trials[0].case.engine} could not begin: the reason is told at the end")
             error.hint = moved_log(error, str(places[0] / LOG_NAME))
 
 

@@ -20,6 +20,7 @@ from bench.records import (
     LoadResult,
     LocalModel,
     Measured,
+    OutputCheck,
     Status,
     Telemetry,
     TrialKey,
@@ -44,6 +45,7 @@ class TrialSetting:
     devices: tuple[DeviceInfo, ...]
     telemetry: Recorder
     baselines: Baselines
+    output_check: OutputCheck
     load: LoadGenerator
     store: TrialStore
     observer: Observer
@@ -75,15 +77,16 @@ class _Attempt:
         return self.trial.case
 
 
-def trial_key(run_id: str, case: Case, repeat: int, attempt: int) -> TrialKey:
+def trial_key(run_id: str, case: Case, repeat: int, role: str, attempt: int) -> TrialKey:
     """The ids of a trial, known before it starts."""
     case_id = identity.case_id(case)
     return TrialKey(
         run_id=run_id,
-        trial_id=identity.trial_id(run_id, case_id, repeat, "measure", attempt),
+        trial_id=identity.trial_id(run_id, case_id, repeat, role, attempt),
         case_id=case_id,
         workload_id=identity.workload_id(case),
         repeat=repeat,
+        role=role,
         attempt=attempt,
     )
 
@@ -180,6 +183,7 @@ def _measure(attempt: _Attempt) -> None:
         engine=engine.handle,
         samples=attempt.samples,
         attached=not engine.handle.pids,
+        output_check=setting.output_check,
     )
     setting.interrupts.check()
 
@@ -267,6 +271,7 @@ def _record(attempt: _Attempt) -> TrialRecord:
         engine_metrics_before=attempt.before,
         engine_metrics_after=attempt.after,
         engine_samples=attempt.samples,
+        output_check=setting.output_check,
         dataset_hash=result.dataset_hash if result else None,
         prompts_recycled=result.prompts_recycled if result else False,
         telemetry_period_s=telemetry.period_s if telemetry else None,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from bench.records import LengthSpec
 from bench.suite.loads import DatasetSettings
 from bench.suite.settings import ADAPTERS, ENTRY_ADAPTERS, ENTRY_NAMES, EXPANDABLE, KEPT_QUIET, KEYS, MAPPINGS
-from bench.suite.values import Lengths, SweepSettings
+from bench.suite.values import ContainerSettings, Lengths, SweepSettings
 from bench.suite.written import Place, Problems, Written, did_you_mean, shown
 
 _SECRET_ARGS = frozenset({"api_key", "hf_token", "password", "token"})
@@ -37,10 +37,15 @@ _WANTED = {
     "string_too_long": "must have at most {max_length} characters",
     "too_short": "must not be empty",
 }
-_PARTS: dict[str, type[BaseModel]] = {"sweep": SweepSettings, "dataset": DatasetSettings}
+_PARTS: dict[str, type[BaseModel]] = {
+    "sweep": SweepSettings,
+    "dataset": DatasetSettings,
+    "container": ContainerSettings,
+}
 _PATTERNS = {
     "stages": "must be a list as in [{{rate: 5, duration: 30s}}]",
     "dataset": "must be synthetic, a file, or a mapping as in {{type: sharegpt, path: FILE}}",
+    "container": "must be a mapping as in {{network: host, shm_size: 16g}}",
     "sweep": "must be a mapping as in {{find: knee, over: batch_size, low: 1, high: 64}}",
     "api_key_env": "must be the name of an environment variable, as in OPENAI_API_KEY: never the key itself",
     "base_url": "must be a URL as in http://127.0.0.1:8000/v1 or unix:/run/llm.sock, without user, password, query or fragment",
@@ -185,7 +190,13 @@ def _explain(name: str, path: str, part: Written, detail: dict[str, Any]) -> str
         return f"{path} must be {limits['expected']}{got}{_nearest(part.value, str(limits['expected']))}"
     special = kind == "string_pattern_mismatch" or (kind in ("model_type", "list_type") and path in (name, ""))
     wanted = _PATTERNS.get(name, _WANTED[kind]) if special else _WANTED.get(kind, detail["msg"])
-    return f"{path} {wanted.format(**limits)}{got}"
+    return f"{path} {wanted.format(**limits)}{got}{_schemeless(name, part.value)}"
+
+
+def _schemeless(name: str, value: Any) -> str:
+    """What was meant by the address of a server without `http://`; of nothing else, as a URL may hold a secret."""
+    bare = name == "base_url" and isinstance(value, str) and re.fullmatch(r"[\w.-]+(:\d{1,5})?(/v\d+)?/?", value)
+    return f": did you mean http://{value}?" if bare else ""
 
 
 def _nearest(value: Any, expected: str) -> str:

@@ -33,7 +33,7 @@ _REPLACES = {
     "num_prompts": ("duration",),
     "duration": ("num_prompts",),
     "model": ("model_source",),
-    "engine": ("base_url", "api_key_env", "engine_args", "engine_python"),
+    "engine": ("base_url", "api_key_env", "engine_args", "engine_python", "image"),
 }
 """What a flag takes back of a suite, unless that is a flag too: the two would contradict each other."""
 

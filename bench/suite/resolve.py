@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bench.records import Case, DataSpec, LengthSpec, LoadSpec, Parallelism, Profile, Sampling, Search
+from bench.records import Case, ContainerSpec, DataSpec, LengthSpec, LoadSpec, Parallelism, Profile, Sampling, Search
 from bench.suite.loads import Dataset, Stages
 from bench.suite.matrix import Point
 
@@ -124,6 +124,15 @@ def parallel_of(point: Point) -> Parallelism:
     return Parallelism(**{kind: point.get(kind, 1) for kind in ("tp", "pp", "dp", "ep")})
 
 
+def container_of(point: Point) -> ContainerSpec | None:
+    """The container of `launch: docker` and `podman`; None for a process of this host."""
+    tool = point.get("launch", "process")
+    if tool == "process":
+        return None
+    written = point.get("container")
+    return ContainerSpec(tool=tool, image=point.get("image"), **({} if written is None else written.model_dump()))
+
+
 def at_end(point: Point, end: Literal["low", "high"]) -> Point:
     """A point with a `sweep` as the one of its lowest or highest load; any other as it is."""
     search = point.get("sweep")
@@ -154,6 +163,7 @@ def resolve(point: Point, suite: str) -> Case:
         engine=engine_of(point),
         engine_args=point.entries("engine_args"),
         engine_python=point.get("engine_python"),
+        container=container_of(point),
         parallel=parallel_of(point),
         base_url=point.get("base_url"),
         api_key_env=point.get("api_key_env"),

@@ -150,6 +150,19 @@ def _static_batches(point: Point) -> Iterator[Finding]:
         )
 
 
+def _containers(point: Point) -> Iterator[Finding]:
+    engine = engine_of(point)
+    if point.get("launch", "process") == "process":
+        for key in ("image", "container"):
+            if point.has(key) and not point.has("launch"):
+                yield (key,), f"'{key}' without 'launch': add launch: docker or launch: podman, or drop {key}"
+        return
+    if engine in _ATTACHING or engine == "mock":
+        yield ("launch", "engine"), f"'launch' with engine: {engine}, which starts no engine of its own: drop launch"
+    elif not point.has("image"):
+        yield ("launch",), "'launch: docker' and 'podman' need 'image': add the image that has the engine, with its version"
+
+
 def _secrets(point: Point) -> Iterator[Finding]:
     engine = engine_of(point)
     if point.has("api_key_env") and engine in plugins.RUNNERS and engine not in _ATTACHING:
@@ -197,6 +210,7 @@ _OF_A_CASE: tuple[Rule, ...] = (
     _exactness,
     _timeouts,
     _static_batches,
+    _containers,
     _secrets,
 )
 RULES: tuple[Rule, ...] = (*_OF_A_CASE, *LOAD_RULES)
@@ -225,7 +239,7 @@ def _never_full(point: Point) -> Iterator[Finding]:
 def _idle_workers(point: Point) -> Iterator[Finding]:
     load = load_of(point)
     if load.kind == "closed" and point.get("workers", 0) > (load.batch_size or 1):
-        yield ("workers", "batch_size"), "'workers' is more than 'batch_size': some client workers have nothing to do"
+        yield ("workers", "batch_size"), "'workers' is more than 'batch_size': only as many are started as have a request each"
 
 
 def _greedy(point: Point) -> Iterator[Finding]:

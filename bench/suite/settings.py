@@ -16,9 +16,11 @@ from bench.suite.values import (
     Argument,
     Burstiness,
     CaseName,
+    ContainerSettings,
     Count,
     DeviceList,
     Goodput,
+    Image,
     InFlight,
     Length,
     Mass,
@@ -65,6 +67,15 @@ class Settings(BaseModel):
     engine_python: Text | None = Field(
         default=None,
         description="The Python that has the engine, when it is not found by itself; see [engines](engines.md#environments).",
+    )
+    launch: Literal["process", "docker", "podman"] | None = Field(
+        default=None, description="How the engine is started; see [containers](engines.md#containers). Default: `process`."
+    )
+    image: Image | None = Field(
+        default=None, description="The container image that has the engine, with a tag or digest that does not move."
+    )
+    container: ContainerSettings | None = Field(
+        default=None, description="How the container is set up: a mapping of `network`, `shm_size` and `user`."
     )
     tp: Ranks | None = Field(default=None, description="Tensor parallel ranks. Default: 1.")
     pp: Ranks | None = Field(default=None, description="Pipeline parallel ranks. Default: 1.")
@@ -155,7 +166,7 @@ class Settings(BaseModel):
 KEYS = tuple(Settings.model_fields)
 MAPPINGS = ("engine_args", "labels")
 """Keys that hold a mapping: a case adds to the one of `defaults`, entry by entry."""
-EXPANDABLE = frozenset(KEYS) - {"name", "api_key_env", "devices", "goodput", "sweep", "stages", *MAPPINGS}
+EXPANDABLE = frozenset(KEYS) - {"name", "api_key_env", "devices", "container", "goodput", "sweep", "stages", *MAPPINGS}
 """Keys for which a list means several cases. The entries of `engine_args` expand as well."""
 KEPT_QUIET = frozenset({"api_key_env", "base_url"})
 """Keys whose wrong value is not repeated in a message: it may hold a secret."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
+from bench.image_name import check_pinned
 from bench.records import LengthSpec, Search, Slo
 from bench.units import parse_duration_s
 
@@ -124,8 +125,14 @@ def _argument(value: Any) -> Any:
     return value
 
 
+def _pinned(value: str) -> str:
+    check_pinned(value)
+    return value
+
+
 Text = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=400), BeforeValidator(require_text)]
 CaseName = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=100), BeforeValidator(require_text)]
+Image = Annotated[str, Field(max_length=400), BeforeValidator(require_text), AfterValidator(_pinned)]
 Url = Annotated[
     str,
     Field(pattern=r"^(https?://[^\s/?#@]+(/[^\s?#]*)?|unix:(//)?/[^\s?#:]+(:/[^\s?#]*)?)$", max_length=400),
@@ -179,6 +186,38 @@ Argument = Annotated[
     BeforeValidator(_argument),
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
+
+
+def _like(pattern: str, wanted: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """Text that matches `pattern`; what else it must be is said in words."""
+
+    def check(value: str) -> str:
+        if re.fullmatch(pattern, value) is None:
+            raise ValueError(f"must be {wanted}")
+        return value
+
+    return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+
+
+_SIZE, _USER = (
+    _like(r"[1-9][0-9]*[bkmg]?", "a size as in 16g"),
+    _like(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)?", "a user as in '1000:1000'"),
+)
+ShmSize = Annotated[str, BeforeValidator(require_text), *_SIZE]
+ContainerUser = Annotated[str, BeforeValidator(require_text), *_USER]
+
+
+class ContainerSettings(BaseModel):
+    """How a container is set up."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    network: Literal["host", "bridge"] = Field(
+        default="host",
+        description="`host`: the engine listens on the host's own loopback. `bridge`: its port is published there.",
+    )
+    shm_size: ShmSize = Field(default="32g", description="The size of /dev/shm, over which ranks exchange.")
+    user: ContainerUser | None = Field(default=None, description="As whom the engine runs, as in `'1000:1000'`.")
 
 
 class Lengths(BaseModel):

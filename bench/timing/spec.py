@@ -260,7 +260,46 @@ def _per_unit_rows() -> Iterable[_Row]:
             yield f"{name}_same_board", unit, "down", False, told, formula, f"as {name}"
 
 
+_OUTPUT_ROWS: tuple[_Row, ...] = (
+    (
+        "top1_agreement",
+        "share",
+        "up",
+        False,
+        "greedy tokens that are the reference's",
+        "agreed / compared, each answer up to where the two part (docs/correctness.md)",
+        "no reference of these weights, an engine that refuses",
+    ),
+    (
+        "ppl_delta",
+        "share",
+        None,
+        False,
+        "perplexity of a short text against the reference's",
+        "perplexity / that of the reference - 1",
+        "as above, no logprobs of a given text",
+    ),
+)
+
 _DEVICE_ROWS: tuple[_Row, ...] = (
+    (
+        "memory_before_b",
+        "B",
+        None,
+        False,
+        "memory in use before the engine starts",
+        "sum over boards of each one's highest in the idle window",
+        "no board, no idle window",
+    ),
+    (
+        "memory_loaded_b",
+        "B",
+        "down",
+        False,
+        "memory in use with the model loaded and no load",
+        "sum over boards (else process trees) of each one's highest in the resident window",
+        "no probe, no resident window",
+    ),
     (
         "memory_used_peak_b",
         "B",
@@ -371,7 +410,7 @@ def _scope_rows() -> Iterable[_Row]:
 def _table() -> dict[str, MetricSpec]:
     latency = [_spec("distribution", (n, unit, "down", gated, d, f, u)) for n, unit, gated, d, f, u in _LATENCY_ROWS]
     per_request = [_spec("distribution", (n, unit, better, False, d, f, u)) for n, unit, better, d, f, u in _PER_REQUEST_ROWS]
-    scalars = [_spec("scalar", row) for row in (*_LOAD_ROWS, *_ENGINE_ROWS, *_DEVICE_ROWS, *_scope_rows())]
+    scalars = [_spec("scalar", row) for row in (*_LOAD_ROWS, *_ENGINE_ROWS, *_OUTPUT_ROWS, *_DEVICE_ROWS, *_scope_rows())]
     return {spec.name: spec for spec in (*latency, *per_request, *scalars)}
 
 

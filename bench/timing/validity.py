@@ -65,7 +65,7 @@ _TABLE = (
     _rule("errors", _LOAD, _INVALID, "failed share of the population above this", 0.05, 0.01, 0.001),
     _rule("unfinished", ("latency",), _INVALID, "share of the population cut off by the grace above this", 0.05, 0.01, 0.001),
     _rule("client_saturated", _LOAD, _INVALID, "the client may have moved a latency by more than this share", 0.05),
-    _rule("server_saturated", _LOAD, _INVALID, "p99 of the mock engine's own schedule lag above this [ms]", 2.0),
+    _rule("server_saturated", _LOAD, _INVALID, "p99 of the mock engine's own schedule lag above this [ms]", 25.0, 2.0, 2.0),
     _rule("not_steady", ("throughput", "energy"), _INVALID, "trend across the window above this share", 0.10, 0.05, 0.02),
     _rule("length_mismatch", ("throughput",), _WARNING, "share of replies of another length above this", 0.01),
     _rule("input_length_mismatch", ("throughput", "latency"), _WARNING, "share of prompts of another length above this", 0.01),
@@ -88,7 +88,7 @@ _TABLE = (
     _rule("stream_ended", ("energy", "memory"), _WARNING, "a probe stopped before the window's end"),
     _rule("shared_device", ("energy",), _INVALID, "the device is shared: its power is not this engine's"),
     _rule("silent_precision_fallback", ("all",), _INVALID, "the engine runs another precision than asked"),
-    _rule("wrong_output", ("all",), _INVALID, "the engine's answers are wrong"),
+    _rule("wrong_output", ("all",), _INVALID, "share of sure tokens that are the reference's below this", 0.9),
     _rule("impossible", ("all",), _INVALID, "a number that physics forbids"),
 )
 
@@ -97,6 +97,18 @@ RULES: dict[str, Rule] = {rule.code: rule for rule in _TABLE}
 
 PREFIX_CACHE_INVALID_SHARE = 0.10
 """Above this share of cached prompt tokens the numbers are those of the cache, unless that was asked for."""
+
+
+WRONG_PPL_SHARE = 0.25
+"""A perplexity further from the reference's than this share of it is `wrong_output` too."""
+
+NEAR_TIE_NATS = 0.5
+"""The reference is sure of a token that is this much likelier than the next [nats, a difference of logits]: rounding in another
+order, or in fewer bits, chooses no other. Closer ones are no errors.
+"""
+
+LEAST_SURE_STEPS = 32
+"""A reference that is sure of fewer tokens than this in all of its answers tells nothing."""
 
 
 def raise_code(

@@ -11,10 +11,10 @@ import pytest
 
 from bench import plugins
 from bench.errors import EXIT_MISSING, EXIT_OK, EXIT_USAGE
+from bench.testing.engine_site import engine_python
 from tests.conftest import BenchCommand
 from tests.models.test_convert import a_python
 from tests.runners.dialects import vllm as dialect
-from tests.runners.engine_site import engine_python
 
 OURS = ("llamacpp", "mock", "openai")
 """Engines that are there wherever the tests run."""

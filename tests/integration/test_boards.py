@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import BenchCommand
+from tests.conftest import BenchCommand, with_flags
 from tests.fakes.build import shared_library
 from tests.probes.amd.fake_amdsmi import GPU_1, MI300X, FakeAmdsmi
 from tests.probes.fake_nvml import GPU_0, H100, FakeNvml
@@ -126,10 +126,11 @@ def test_a_minute_of_a_board_that_draws_by_the_token(
     show: Callable[[Fake, float, float], None],
 ) -> None:
     fake, law = setup(tmp_path), Law(tmp_path / "emission")
-    load = ("--engine-arg", "gap_ms=10", "--engine-arg", "sim=true", "--batch-size", "8", "--output-tokens", "96")
+    load = ("--duration", "60s", "--warmup", "2s", "--batch-size", "8", "--output-tokens", "96")
+    engine = ("--engine-arg", "gap_ms=10", "--engine-arg", "sim=true")
     with Script(lambda t_s: show(fake, *law.at(t_s))):
         done = bench(
-            *(*RUN, *load, "--duration", "60s", "--warmup", "2s", "--devices", f"{probe}:0"),
+            *(*with_flags(RUN, *load), *engine, "--devices", f"{probe}:0"),
             **{"BENCH_PROBES": probe, "BENCH_SIM_EMISSION": str(law.emission), **fake.env()},
             timeout=150,
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import BenchCommand
+from tests.conftest import BenchCommand, with_flags
 
 RUN = (
     *("run", "--engine", "mock", "--model", "mock", "--batch-size", "2", "--output-tokens", "3"),
@@ -92,7 +92,7 @@ def test_ended_in_any_phase(bench: BenchCommand, tmp_path: Path, marker: str, ph
     if phase in ("warming up", "measuring"):
         assert status.get("killed" if number is signal.SIGKILL else "interrupted", 0) == 1
 
-    again = bench(*RUN, "--repeats", "1", "--duration", "2s", "--json")
+    again = bench(*with_flags(RUN, "--repeats", "1", "--duration", "2s"), "--json")
     (trial,) = json.loads(again.stdout)["trials"]
     assert trial["error"] is None, again.stderr
     assert trial["metrics"]["output_tok_per_s"]["value"] > 0

@@ -55,6 +55,8 @@ def test_a_run_that_was_ended_in_its_third_trial_goes_on(bench: BenchCommand, tm
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     if number is signal.SIGINT:
+        assert "2 of 4 measured, 2 left" in said
+        assert [line for line in said.splitlines() if "next: " in line] == [said.splitlines()[-1]]
         assert "next: bench run --resume 2" in said
 
     dry = bench("run", "--resume", "latest", "--dry-run", "--json")
@@ -77,6 +79,7 @@ def test_a_run_that_was_ended_in_its_third_trial_goes_on(bench: BenchCommand, tm
 
     nothing = bench("run", "--resume", told["run_id"], "--json")
     assert "starting the engine" not in nothing.stderr
+    assert "nothing left to do" in nothing.stderr
     assert json.loads(nothing.stdout)["trials"] == told["trials"]
     assert len(trials(bench)) == 5
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench import mock
-from tests.conftest import BenchCommand
+from tests.conftest import BenchCommand, with_flags
 
 QUICK = ("--duration", "1s", "--warmup", "0.3s", "--grace", "2s", "--idle", "0s", "--repeats", "1")
 ATTACH = ("run", "--engine", "openai", "--model", "mock", "--batch-size", "4", "--output-tokens", "4", *QUICK)
@@ -44,7 +44,7 @@ def endpoint() -> Iterator[str]:
 
 
 def test_an_attached_endpoint_gives_one_json_object(bench: BenchCommand, endpoint: str, tmp_path: Path) -> None:
-    done = bench(*ATTACH, "--base-url", endpoint, "--duration", "5s", "--json")
+    done = bench(*with_flags(ATTACH, "--duration", "5s"), "--base-url", endpoint, "--json")
     assert done.returncode == 0, done.stderr
     trial = only_trial(done.stdout)
     assert trial["status"] == "valid"
@@ -69,7 +69,7 @@ def test_the_smoke_suite_needs_no_model_and_fills_the_table(bench: BenchCommand)
 
 
 def test_a_launched_engine_tells_its_memory(bench: BenchCommand) -> None:
-    done = bench(*MOCK, "--json", "--duration", "5s")
+    done = bench(*with_flags(MOCK, "--duration", "5s"), "--json")
     assert done.returncode == 0, done.stderr
     trial = only_trial(done.stdout)
     assert trial["engine"]["name"] == "mock"
@@ -148,7 +148,7 @@ def test_an_endpoint_that_turns_us_away(bench: BenchCommand, quirk: str, message
 
 
 def test_a_model_that_is_not_served_lists_what_is(bench: BenchCommand, endpoint: str) -> None:
-    done = bench(*ATTACH, "--model", "mok", "--base-url", endpoint)
+    done = bench(*with_flags(ATTACH, "--model", "mok"), "--base-url", endpoint)
     assert done.returncode in (1, 2)
     assert "mock" in done.stderr
 
@@ -216,7 +216,7 @@ def test_two_runs_at_once_on_one_results_folder(bench: BenchCommand, endpoint: s
     codes: list[int] = []
 
     def one() -> None:
-        codes.append(bench(*ATTACH, "--base-url", endpoint, "--duration", "5s", "--repeats", "2").returncode)
+        codes.append(bench(*with_flags(ATTACH, "--duration", "5s", "--repeats", "2"), "--base-url", endpoint).returncode)
 
     threads = [threading.Thread(target=one) for _ in range(2)]
     for thread in threads:

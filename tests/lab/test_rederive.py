@@ -25,7 +25,7 @@ from bench.store import ShardStore
 from bench.timing import measure
 from tests.conftest import BenchCommand
 from tests.factories import make_engine, make_record, save_trial
-from tests.session.fakes import FakeLoad, FakeModels, FakeObserver, FakeProbes, FakeRunner, a_board, a_case, place
+from tests.session.fakes import FakeChecker, FakeLoad, FakeModels, FakeObserver, FakeProbes, FakeRunner, a_board, a_case, place
 from tests.timing.builders import (
     ENERGY,
     HEALTHY,
@@ -68,6 +68,7 @@ def session_shards(root: Path, load: FakeLoad, clock: FakeClock, boards: int) ->
         runners=lambda name: FakeRunner(events),
         models=FakeModels(events),
         load=load,
+        outputs=FakeChecker(events),
         probes=probes,
         store=ShardStore(root),
         observer=FakeObserver(),
@@ -284,7 +285,7 @@ def test_nothing_that_the_numbers_depend_on_is_left_out_of_the_shard() -> None:
         "devices", "readings", "ends", "problems", "period_s", "idle", "resident", "idle_readings",
     ]  # fmt: skip
     assert list(inspect.signature(measure).parameters) == [
-        "case", "load", "telemetry", "before", "after", "engine", "samples", "attached",
+        "case", "load", "telemetry", "before", "after", "engine", "samples", "attached", "output_check",
     ]  # fmt: skip
 
 

@@ -164,6 +164,14 @@ def test_a_wall_is_told_with_its_reason() -> None:
     assert "does not count: client_saturated (a worker used 99%)" in line
 
 
+def test_a_search_whose_lowest_load_does_not_count_says_what_to_do() -> None:
+    planner, done = SweepPlanner(a_sweep(low=2, high=64)), list[TrialRecord]()
+    drive(planner, lambda case, repeat: replace(roofline(1e9)(case, repeat), **invalid("errors", "it failed")), done)
+    line = search_line(planner.result(done))
+    assert line.startswith("chat: no knee: batch 2 does not count: errors (it failed); measure that load alone until it is valid")
+    assert "--low" in line
+
+
 def test_a_search_that_was_cut_off_says_how_to_go_on() -> None:
     planner, done = SweepPlanner(a_sweep(high=64)), list[TrialRecord]()
     drive(planner, roofline(8), done)

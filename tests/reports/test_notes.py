@@ -91,24 +91,10 @@ def test_columns_are_named_as_the_header_names_them() -> None:
     assert table_json(table)["rows"][0]["notes"] == ["TPOT p50 ms, J/token: not measured"]
 
 
-@pytest.mark.parametrize(
-    ("code", "begins"),
-    [
-        ("client_saturated", "next: bench doctor"),
-        ("server_saturated", "next: bench doctor"),
-        ("not_steady", "next: bench doctor"),
-        ("too_few_requests", "next: measure longer"),
-        ("errors", None),
-    ],
-)
-def test_a_busy_machine_has_a_next_step(code: str, begins: str | None) -> None:
-    reason = replace(ERRORS, code=code)
-    (*_, last) = footer(rows([batch(1, status=Status.INVALID, reasons=(reason,))]), PLAIN).lines
-    assert last.startswith("next: ") is (begins is not None)
-    if begins:
-        assert last.startswith(begins)
-        assert "--duration" in last
-    assert not footer(rows([batch(1, reasons=(replace(reason, severity="warning"),))]), PLAIN).following
+def test_what_helps_stands_last_unless_that_is_said_elsewhere() -> None:
+    busy = rows([batch(1, status=Status.INVALID, reasons=SATURATED)])
+    assert footer(busy, PLAIN).lines[-1].startswith("next: stop other work")
+    assert footer(busy, PLAIN, again=None).following == ()
 
 
 def test_a_wide_interval_says_what_to_do() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.clock import FakeClock
 from bench.errors import BenchError, DeviceMissing, UsageError
-from bench.ports import BytesProgress, Discovery, LoadPlan, StartRequest
+from bench.ports import BytesProgress, Discovery, Engine, LoadPlan, StartRequest
 from bench.records import (
     Case,
     ClientHealth,
@@ -24,6 +24,7 @@ from bench.records import (
     LoadResult,
     LoadSpec,
     LocalModel,
+    OutputCheck,
     Placement,
     Profile,
     Reading,
@@ -238,6 +239,18 @@ class FakeLoad:
             dataset_hash="d",
             interrupted=stopped is not None,
         )
+
+
+@dataclass
+class FakeChecker:
+    """Says of every engine's answers what it is told to say."""
+
+    events: list[str]
+    found: OutputCheck = field(default_factory=lambda: OutputCheck(reason="not compared"))
+
+    def check(self, engine: Engine, case: Case, model: LocalModel | None) -> OutputCheck:
+        self.events.append("check answers")
+        return self.found
 
 
 class FakeStream:

@@ -23,10 +23,11 @@ from bench.errors import (
     UsageError,
 )
 from bench.ports import LoadPlan
-from bench.records import Case, LoadSpec, Status
+from bench.records import Case, LoadSpec, OutputCheck, Status
 from bench.session.interrupts import Interrupts
 from bench.session.loop import RunOutcome, Session, new_run_id
 from tests.session.fakes import (
+    FakeChecker,
     FakeLoad,
     FakeModels,
     FakeObserver,
@@ -49,6 +50,7 @@ class Rig:
         self.models = FakeModels(self.events)
         self.load = FakeLoad(self.clock, self.events)
         self.probes = FakeProbes(self.clock, self.events)
+        self.outputs = FakeChecker(self.events)
         self.store = FakeStore(root / "shards")
         self.observer = FakeObserver()
         self.interrupts = Interrupts()
@@ -60,6 +62,7 @@ class Rig:
             runners=lambda name: self.runner,
             models=self.models,
             load=self.load,
+            outputs=self.outputs,
             probes=self.probes,
             store=self.store,
             observer=self.observer,
@@ -100,10 +103,32 @@ def test_each_size_of_whole_batches_is_a_start(rig: Rig, batching: str, starts: 
     assert rig.events.count("start") == starts
 
 
+def test_answers_are_compared_once_in_each_start_before_any_load(rig: Rig) -> None:
+    rig.outputs.found = OutputCheck(reference="torch, fp32", steps=10, agreed=1)
+    outcome = rig.run(a_case(repeats=2))
+    order = [event for event in rig.events if event in ("engine up", "check answers", "load c")]
+    assert order == ["engine up", "check answers", "load c", "load c"]
+    for record in outcome.records:
+        assert record.output_check == rig.outputs.found
+        assert record.metrics["top1_agreement"].value == 0.1
+        assert (record.status, "wrong_output" in {reason.code for reason in record.reasons}) == (Status.INVALID, True)
+
+
+@pytest.mark.parametrize(("idle_s", "seconds"), [(0.0, None), (0.5, 0.5), (10.0, 1.0)])
+def test_processes_that_tell_memory_and_no_power_are_looked_at_for_a_second(
+    rig: Rig, idle_s: float, seconds: float | None
+) -> None:
+    rig.probes.devices = (replace(a_board(0), scope="process", power=None),)
+    (record,) = rig.run(a_case(idle_s=idle_s)).records
+    taken = None if record.resident is None else round(record.resident.seconds, 1)
+    assert taken == seconds
+    assert (record.metrics["memory_loaded_b"].value is None) is (seconds is None)
+
+
 def test_phases_are_told_in_order(rig: Rig) -> None:
     rig.probes.devices = (a_board(0),)
     rig.run(a_case())
-    assert rig.observer.phases == ["pull", "idle", "start", "idle", "trial", "warmup", "measure", "drain", "save"]
+    assert rig.observer.phases == ["pull", "idle", "start", "idle", "check", "trial", "warmup", "measure", "drain", "save"]
 
 
 @pytest.mark.parametrize(
@@ -244,6 +269,8 @@ def test_an_engine_that_cannot_start_leaves_a_failed_shard_a_trial(rig: Rig, err
     assert [saved.record.status for saved in rig.store.saved] == [Status.FAILED] * 2
     assert str(error) in (rig.store.saved[0].record.error or "")
     assert "probe closed" in rig.events
+    assert (len(rig.observer.notes), rig.observer.done) == (1, [])  # said once, however many trials it costs
+    assert "2 trials" in rig.observer.notes[0]
 
 
 def test_an_engine_refused_beforehand_downloads_nothing_and_the_others_run(rig: Rig) -> None:

@@ -16,7 +16,18 @@ from bench.ports import LoadPlan, PlannedTrial, Planner, StartRequest
 from bench.records import Case, LoadSpec, Search, Slo, Status, Sweep, TrialRecord
 from bench.session.interrupts import Interrupts
 from bench.session.loop import RunOutcome, Session
-from tests.session.fakes import FakeEngine, FakeLoad, FakeModels, FakeObserver, FakeProbes, FakeRunner, FakeStore, a_case, place
+from tests.session.fakes import (
+    FakeChecker,
+    FakeEngine,
+    FakeLoad,
+    FakeModels,
+    FakeObserver,
+    FakeProbes,
+    FakeRunner,
+    FakeStore,
+    a_case,
+    place,
+)
 
 
 @dataclass
@@ -78,6 +89,7 @@ class Rig:
             runners=lambda name: self.runner,
             models=FakeModels(self.events),
             load=self.load,
+            outputs=FakeChecker(self.events),
             probes=FakeProbes(self.clock, self.events),
             store=self.store,
             observer=FakeObserver(),
