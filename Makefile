@@ -23,12 +23,12 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Tests that compare clocks run alone afterwards: on two cores a neighbour would be measured too. What failed beside others, or while
-# something else ran on this machine, is tried once more by itself, and must pass then.
+# Three at once keep two cores busy, for most tests wait for something. Those that compare clocks run alone afterwards. What failed
+# beside others, or while something else ran on this machine, is tried once more by itself, and must pass then.
 AGAIN := --last-failed --last-failed-no-failures none
 
 test: $(VENV)/.dev
-	$(PYTEST) -n 2 -m "not engine and not proof and not alone" || $(PYTEST) $(AGAIN) -m "not engine and not proof and not alone"
+	$(PYTEST) -n 3 -m "not engine and not proof and not alone" || $(PYTEST) $(AGAIN) -m "not engine and not proof and not alone"
 	$(PYTEST) -m "alone and not engine and not proof" || $(PYTEST) $(AGAIN) -m "alone and not engine and not proof"
 
 engines: $(VENV)/.dev

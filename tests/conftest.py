@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ci", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As of what a shell starts in the background; every process of a test would inherit it, and no Ctrl-C would be seen.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BenchCommand = Callable[..., "subprocess.CompletedProcess[str]"]
 
