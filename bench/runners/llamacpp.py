@@ -31,7 +31,7 @@ from bench.runners.launched import LaunchedEngine
 from bench.runners.llamacpp_binary import LlamaServer, absolute_program, find_llama_server, llama_server_in
 from bench.runners.metric_names import LLAMACPP
 from bench.runners.parallel import check_parallel
-from bench.runners.process import EngineProcess
+from bench.runners.process import EngineProcess, stopped_on_error
 from bench.runners.served import ServedModel, served_models, slots_told
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, bring_up, hand_over, serve
 from bench.runners.sizing import Sizing, size_for
@@ -110,11 +110,8 @@ class LlamaCppRunner:
         request.work_dir.mkdir(parents=True, exist_ok=True)
         server = _server_of(request.case)
         started = _start_xllamacpp(request, model, sizing) if server is None else _start_binary(request, server, model, sizing)
-        try:
+        with stopped_on_error(started.serving.process):
             return _engine_of(request, sizing, started)
-        except BaseException:
-            started.serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

@@ -20,6 +20,7 @@ from bench.runners.installed import Installed, installed
 from bench.runners.launched import LaunchedEngine
 from bench.runners.parallel import check_parallel, check_placement
 from bench.runners.parser import Flags, ask_flags
+from bench.runners.process import stopped_on_error
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sizing import size_for
 from bench.runners.weights import Menu, check_as_stored, safetensors_of
@@ -119,7 +120,8 @@ class MlxRunner:
         weights = read_checkpoint(model.path)
         check_as_stored(MENU, request.case.precision, weights)
         serving = serve(request, HABITS, partial(self.launch_for, request), _SERVED_AS)
-        return hand_over(request, serving, _read_back(found, weights, serving), lambda _: {})
+        with stopped_on_error(serving.process):
+            return hand_over(request, serving, _read_back(found, weights, serving), lambda _: {})
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

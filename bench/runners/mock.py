@@ -16,7 +16,7 @@ from bench.runners.http import Answer, get
 from bench.runners.launched import LaunchedEngine
 from bench.runners.metric_names import MOCK
 from bench.runners.parallel import check_parallel
-from bench.runners.process import EngineProcess
+from bench.runners.process import EngineProcess, stopped_on_error
 from bench.runners.readiness import Ready, wait_ready
 from bench.runners.served import served_models
 from bench.runners.serving import Launch
@@ -61,7 +61,7 @@ class MockRunner:
         process = EngineProcess.start(
             argv, name=self.name, log_path=request.work_dir / "engine.log", env=request.placement.visibility_env
         )
-        try:
+        with stopped_on_error(process):
             ready = wait_ready(
                 process,
                 lambda: url_file.read_text().strip() if url_file.exists() else None,
@@ -69,9 +69,6 @@ class MockRunner:
                 timeout_s=request.start_timeout_s,
             )
             return _engine_of(request, process, argv, ready)
-        except BaseException:
-            process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

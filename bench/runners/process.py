@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -246,6 +246,16 @@ class EngineProcess:
                     process.kill()
             self._clock.sleep(0.02)
         self.leftovers = ()
+
+
+@contextlib.contextmanager
+def stopped_on_error(process: EngineProcess) -> Iterator[None]:
+    """Whatever fails within, Ctrl-C included, leaves no engine behind."""
+    try:
+        yield
+    except BaseException:
+        process.stop()
+        raise
 
 
 def marked_processes(marker: str) -> list[psutil.Process]:

@@ -18,7 +18,7 @@ from bench.runners.diagnosis import Words
 from bench.runners.first_token import Question, await_first_token
 from bench.runners.host_variables import without_secrets
 from bench.runners.launched import LaunchedEngine
-from bench.runners.process import EngineProcess
+from bench.runners.process import EngineProcess, stopped_on_error
 from bench.runners.readiness import on_free_port, wait_ready
 
 
@@ -102,13 +102,10 @@ def bring_up(
         own_words=(*habits.words, *CONTAINER_WORDS) if box else habits.words,
         box=box,
     )
-    try:
+    with stopped_on_error(process):
         ready = wait_ready(process, find_url, path=habits.health, timeout_s=request.start_timeout_s)
         left_s = request.start_timeout_s - ready.waited_s
         first_s = await_first_token(process, ready.base_url, served_as, habits.question, timeout_s=left_s)
-    except BaseException:
-        process.stop()
-        raise
     return Serving(process=process, launch=launch, base_url=ready.base_url, start_s=ready.waited_s, first_token_s=first_s)
 
 

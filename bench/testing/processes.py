@@ -25,12 +25,12 @@ def named_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             process.kill()
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Poll until `condition` holds, or fail saying `what` did not happen."""
+def eventually(condition: Callable[[], bool], what: str | Callable[[], str]) -> None:
+    """Poll until `condition` holds, or fail saying `what` did not happen; a function says it as things are then."""
     end = time.monotonic() + LIMIT_S
     while not condition():
         if time.monotonic() > end:
-            pytest.fail(f"after {LIMIT_S:.0f} s: {what}")
+            pytest.fail(f"after {LIMIT_S:.0f} s: {what if isinstance(what, str) else what()}")
         time.sleep(0.02)
 
 
@@ -46,4 +46,4 @@ def tree(name: str) -> list[psutil.Process]:
 
 def all_gone(name: str) -> None:
     """Fail if anything of the test's tree stays alive."""
-    eventually(lambda: not tree(name), f"still running: {[(p.pid, p.cmdline()) for p in tree(name)]}")
+    eventually(lambda: not tree(name), lambda: f"still running: {tree(name)}")

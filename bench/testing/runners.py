@@ -16,6 +16,7 @@ from bench.ports import Engine, Runner, StartRequest
 from bench.records import Case, LocalModel
 from bench.runners import warden
 from bench.runners.http import get
+from bench.runners.launched import LaunchedEngine
 from bench.runners.process import EngineProcess
 from bench.testing.cases import request
 from bench.testing.processes import all_gone, eventually, named_tree, tree
@@ -100,6 +101,17 @@ class LaunchingRunnerConformance(abc.ABC):
     ) -> None:
         with contextlib.suppress(KeyboardInterrupt), self.start("good", tmp_path, monkeypatch):
             raise KeyboardInterrupt
+        assert not tree(tree_name)
+
+    def test_what_fails_once_it_is_ready_stops_it(self, tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As Ctrl-C does while what it runs is read back from it."""
+
+        def interrupted(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(LaunchedEngine, "__init__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            self.start("good", tmp_path, monkeypatch)
         assert not tree(tree_name)
 
     def test_death_at_start_tells_the_log(self, tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

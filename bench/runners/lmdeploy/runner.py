@@ -18,6 +18,7 @@ from bench.runners.lmdeploy.precision import told as precision_told
 from bench.runners.lmdeploy.words import WORDS
 from bench.runners.metric_names import LMDEPLOY
 from bench.runners.parallel import check_parallel, check_placement
+from bench.runners.process import stopped_on_error
 from bench.runners.served import first_served
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sizing import size_for
@@ -61,12 +62,9 @@ class LMDeployRunner:
         found = find_lmdeploy(request.case)
         weights = read_checkpoint(model.path)
         serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
-        try:
+        with stopped_on_error(serving.process):
             told_back = _read_back(found, request, model, weights, serving)
             return hand_over(request, serving, told_back, prometheus_counters(serving.base_url, LMDEPLOY))
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

@@ -19,6 +19,7 @@ from bench.runners.mindie.config import MENU, config_of, served_name
 from bench.runners.mindie.daemon import ARGUMENTS, HOME_VARIABLE, NAME, MindIE, find_mindie
 from bench.runners.mindie.words import WORDS
 from bench.runners.parallel import check_parallel, check_placement
+from bench.runners.process import stopped_on_error
 from bench.runners.served import first_served, version_at
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.weights import check_as_stored, safetensors_of
@@ -60,12 +61,9 @@ class MindIERunner:
             return self.launch_for(request, port)
 
         serving = serve(request, HABITS, launch, served_name(model))
-        try:
+        with stopped_on_error(serving.process):
             told_back = _read_back(request, model, weights, serving)
             return hand_over(request, serving, told_back, prometheus_counters(serving.base_url, MINDIE))
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

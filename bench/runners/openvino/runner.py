@@ -22,6 +22,7 @@ from bench.runners.openvino.facts import NAME, OpenVINO, device_of, find_openvin
 from bench.runners.openvino.precision import Weights, compiled, menu_of, read_weights, told
 from bench.runners.openvino.words import WORDS
 from bench.runners.parallel import check_parallel
+from bench.runners.process import stopped_on_error
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sizing import Sizing, longest, size_for
 
@@ -74,16 +75,13 @@ class OpenVINORunner:
         found = find_openvino(request.case)
         weights = read_weights(model)
         serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
-        try:
+        with stopped_on_error(serving.process):
             return hand_over(
                 request,
                 serving,
                 _read_back(found, request, model, weights, serving),
                 prometheus_counters(serving.base_url, OPENVINO),
             )
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

@@ -20,6 +20,7 @@ from bench.runners.http import Answer, get
 from bench.runners.launched import LaunchedEngine
 from bench.runners.metric_names import SGLANG
 from bench.runners.parallel import check_parallel, check_placement
+from bench.runners.process import stopped_on_error
 from bench.runners.served import first_served, told
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sglang.facts import MODULE, NAME, Sglang, find_sglang
@@ -75,12 +76,9 @@ class SglangRunner:
         found = find_sglang(request.case)
         weights = read_checkpoint(model.path)
         serving = serve(request, HABITS, partial(self.launch_for, request), served_name(model))
-        try:
+        with stopped_on_error(serving.process):
             told_back = _read_back(found, request, model, weights, serving)
             return hand_over(request, serving, told_back, prometheus_counters(serving.base_url, SGLANG))
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

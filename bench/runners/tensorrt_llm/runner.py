@@ -16,6 +16,7 @@ from bench.runners.first_token import completion
 from bench.runners.launched import LaunchedEngine
 from bench.runners.metric_names import TENSORRT_LLM
 from bench.runners.parallel import check_parallel, check_placement
+from bench.runners.process import stopped_on_error
 from bench.runners.served import first_served, version_at
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sizing import size_for
@@ -62,12 +63,9 @@ class TensorRTLLMRunner:
         found = find_tensorrt_llm(request.case)
         write_options(request, read_checkpoint(model.path))
         serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
-        try:
+        with stopped_on_error(serving.process):
             told_back = _read_back(found, request, model, serving)
             return hand_over(request, serving, told_back, prometheus_counters(serving.base_url, TENSORRT_LLM, path=_METRICS))
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

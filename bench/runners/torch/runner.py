@@ -20,6 +20,7 @@ from bench.runners.launched import LaunchedEngine
 from bench.runners.library import check_one_device, info_at, settings_of
 from bench.runners.metric_names import TORCH
 from bench.runners.parallel import check_parallel
+from bench.runners.process import stopped_on_error
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sizing import size_for
 from bench.runners.torch.facts import NAME, Torch, find_torch, install_line
@@ -72,16 +73,13 @@ class TorchRunner:
         found = find_torch(request.case)
         weights = read_checkpoint(model.path)
         serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
-        try:
+        with stopped_on_error(serving.process):
             return hand_over(
                 request,
                 serving,
                 _read_back(found, request, model, weights, serving),
                 prometheus_counters(serving.base_url, TORCH),
             )
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

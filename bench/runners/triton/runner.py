@@ -21,7 +21,7 @@ from bench.runners.first_token import completion
 from bench.runners.launched import LaunchedEngine
 from bench.runners.metric_names import TRITON
 from bench.runners.parallel import check_parallel, check_placement
-from bench.runners.process import free_port
+from bench.runners.process import free_port, stopped_on_error
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sizing import size_for
 from bench.runners.triton.facts import INSTALL, NAME, Triton, find_triton
@@ -93,11 +93,8 @@ class TritonRunner:
         if not _is_prepared(request.case):
             _write(request, model, name)
         serving = serve(request, habits, partial(self.launch_for, request), name)
-        try:
+        with stopped_on_error(serving.process):
             return hand_over(request, serving, _read_back(request, model, name, serving), _counters(serving))
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

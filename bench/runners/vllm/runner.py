@@ -20,6 +20,7 @@ from bench.runners.host_platform import host_platform
 from bench.runners.launched import LaunchedEngine
 from bench.runners.metric_names import VLLM
 from bench.runners.parallel import check_parallel, check_placement
+from bench.runners.process import stopped_on_error
 from bench.runners.served import first_served, version_at
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, inherited, serve, visible
 from bench.runners.sizing import Sizing, size_for
@@ -78,13 +79,10 @@ class VllmRunner:
         found = find_vllm(request.case)
         weights = read_checkpoint(model.path)
         serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
-        try:
+        with stopped_on_error(serving.process):
             return hand_over(
                 request, serving, _read_back(found, request, model, weights, serving), prometheus_counters(serving.base_url, VLLM)
             )
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`. Raises: UsageError, EngineMissing."""

@@ -20,6 +20,7 @@ from bench.runners.installed import installed
 from bench.runners.launched import LaunchedEngine
 from bench.runners.library import info_at
 from bench.runners.parallel import check_parallel
+from bench.runners.process import stopped_on_error
 from bench.runners.serving import Habits, Launch, ReadBack, Serving, hand_over, serve, visible
 from bench.runners.sizing import size_for
 from bench.runners.weights import Menu
@@ -66,16 +67,13 @@ class AcmeRunner:
         self.check(request.case)
         model = _weights_of(request)
         serving = serve(request, HABITS, partial(self.launch_for, request), model.name)
-        try:
+        with stopped_on_error(serving.process):
             return hand_over(
                 request,
                 serving,
                 _read_back(request, model, serving),
                 prometheus_counters(serving.base_url, COUNTERS, path="/stats"),
             )
-        except BaseException:
-            serving.process.stop()
-            raise
 
     def launch_for(self, request: StartRequest, port: int) -> Launch:
         """The command that `start` runs, with `port`: `bench run --dry-run` prints it. Raises: UsageError, EngineMissing."""
