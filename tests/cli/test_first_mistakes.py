@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from bench import mock
-from bench.cli.main import main
 from bench.records import Reason, Status
 from tests.factories import make_metrics, make_record, save_trial
+from tests.in_process import run_here
 
 BUSY = Reason(code="client_saturated", group="latency", severity="invalid", message="late")
-
-
-class Ran(NamedTuple):
-    code: object
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)
@@ -28,15 +21,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def bench(capsys: pytest.CaptureFixture[str], *args: str) -> Ran:
-    with pytest.raises(SystemExit) as caught:
-        main(args)
-    return Ran(caught.value.code, *capsys.readouterr())
-
-
 @pytest.mark.parametrize("args", [(), ("suites",), ("models",)], ids=" ".join)
 def test_a_group_alone_prints_its_help(capsys: pytest.CaptureFixture[str], args: tuple[str, ...]) -> None:
-    ran = bench(capsys, *args)
+    ran = run_here(capsys, *args)
     assert ran.code == 2
     assert ran.err.startswith(f"Usage: {' '.join(['bench', *args])}")
     assert "error:" not in ran.err
@@ -44,31 +31,31 @@ def test_a_group_alone_prints_its_help(capsys: pytest.CaptureFixture[str], args:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8123", "localhost:8000/v1", "gpu-1.lab"])
 def test_an_address_without_its_scheme_is_mended(capsys: pytest.CaptureFixture[str], address: str) -> None:
-    ran = bench(capsys, "run", "--base-url", address, "--model", "m")
+    ran = run_here(capsys, "run", "--base-url", address, "--model", "m")
     assert ran.code == 2
     assert f"did you mean http://{address}?" in ran.err
 
 
 @pytest.mark.parametrize("address", ["user:secret@host:80", "host:80?key=secret", "secret words"])
 def test_what_may_hold_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str], address: str) -> None:
-    ran = bench(capsys, "run", "--base-url", address, "--model", "m")
+    ran = run_here(capsys, "run", "--base-url", address, "--model", "m")
     assert ran.code == 2
     assert "secret" not in ran.err
 
 
 def test_an_endpoint_without_a_model_is_asked_what_it_serves(capsys: pytest.CaptureFixture[str]) -> None:
     with mock.start(ttft_ms=5, gap_ms=1) as server:
-        ran = bench(capsys, "run", "--base-url", server.url)
+        ran = run_here(capsys, "run", "--base-url", server.url)
     assert ran.code == 2
     assert "give --model NAME" in ran.err
     assert "the endpoint serves: mock" in ran.err
-    gone = bench(capsys, "run", "--base-url", server.url)
+    gone = run_here(capsys, "run", "--base-url", server.url)
     assert gone.code == 2
     assert "give --model NAME" in gone.err
 
 
 def test_a_folder_that_is_not_there_is_named_in_full(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"there is no folder {here / 'nowhere'}" in bench(capsys, "table", "--results", "nowhere").err
+    assert f"there is no folder {here / 'nowhere'}" in run_here(capsys, "table", "--results", "nowhere").err
 
 
 @pytest.mark.parametrize(("status", "said"), [(Status.INVALID, True), (Status.VALID, False)])
@@ -76,18 +63,18 @@ def test_an_empty_answer_says_that_nothing_is_valid(
     here: Path, capsys: pytest.CaptureFixture[str], status: Status, said: bool
 ) -> None:
     save_trial(here / "results", make_record(status=status, reasons=(BUSY,) if said else ()))
-    ran = bench(capsys, "sql", "SELECT * FROM trials_wide WHERE status = 'valid' AND model = 'none such'")
+    ran = run_here(capsys, "sql", "SELECT * FROM trials_wide WHERE status = 'valid' AND model = 'none such'")
     assert ran.code == 0
     assert ("none of the 1 trials here is valid" in ran.err) is said
-    some = bench(capsys, "sql", "SELECT model FROM trials")
+    some = run_here(capsys, "sql", "SELECT model FROM trials")
     assert (some.code, some.err) == (0, "")
 
 
 def test_the_latest_trial_is_the_one_that_started_last(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no folder" in bench(capsys, "explain", "tpot_ms", "--trial", "latest").err
+    assert "there is no folder" in run_here(capsys, "explain", "tpot_ms", "--trial", "latest").err
     for repeat, tpot_ms in ((1, 11.0), (2, 22.0)):
         save_trial(here / "results", make_record(repeat=repeat, metrics=make_metrics(tpot_ms=tpot_ms)))
-    ran = bench(capsys, "explain", "tpot_ms", "--trial", "latest")
+    ran = run_here(capsys, "explain", "tpot_ms", "--trial", "latest")
     assert ran.code == 0
     assert "repeat 2)" in ran.out
     assert "p50 22" in ran.out

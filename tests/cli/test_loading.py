@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.cli.loading import with_data
-from bench.cli.main import main
 from bench.errors import UsageError
+from tests.in_process import Bench, run_here
 from tests.load.data.samples import jsonl, mooncake
-
-Bench = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize(
@@ -63,14 +61,7 @@ def test_flags_that_contradict_each_other(options: dict[str, Any], said: str) ->
 
 @pytest.fixture
 def bench(capsys: pytest.CaptureFixture[str]) -> Bench:
-    def run(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main(words)
-        out, err = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return run
+    return partial(run_here, capsys)
 
 
 def test_a_trace_and_a_data_set_run_from_flags(tmp_path: Path, bench: Bench) -> None:

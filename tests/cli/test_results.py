@@ -14,33 +14,20 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from bench.cli.answers import on_terminal
-from bench.cli.main import main
 from bench.records import Reason, Status
 from bench.store import ShardStore
 from bench.store.sql import Answer
 from tests.factories import make_case, make_event_log, make_metrics, make_record, make_telemetry, save_trial
+from tests.in_process import Bench, run_here
 
 ERRORS = Reason(code="errors", group="throughput", severity="invalid", message="12 of 100 requests failed")
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-
-Bench = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -60,16 +47,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def bench(capsys: pytest.CaptureFixture[str]) -> Bench:
     """Runs `bench ARGS...` in this process."""
-
-    def run(*args: str) -> Ran:
-        with pytest.raises(SystemExit) as caught:
-            main(args)
-        shown = capsys.readouterr()
-        code = caught.value.code
-        assert isinstance(code, int)
-        return Ran(code=code, out=shown.out, err=shown.err)
-
-    return run
+    return partial(run_here, capsys)
 
 
 def test_table_shows_the_last_run_of_each_case(results: Path, bench: Bench) -> None:

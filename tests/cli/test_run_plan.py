@@ -6,12 +6,10 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from bench import codec
-from bench.cli.main import main
 from bench.identity import case_id
 from bench.lab.plans import new_plan
 from bench.records import Status
@@ -19,15 +17,10 @@ from bench.store.plans import plan_path, write_plan
 from bench.suite import load
 from tests.conftest import BenchCommand
 from tests.factories import make_case, make_record, save_trial
+from tests.in_process import Ran, run_here
 
 RUN = "20261130T100000Z-aaaaaa"
 MOCK = ("--engine", "mock", "--model", "m")
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 # Power at rest is read before the engine starts and with the model resident, two seconds each (profile `smoke`).
@@ -42,11 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> Ran:
-    with pytest.raises(SystemExit) as caught:
-        main(["run", *args])
-    out, err = capsys.readouterr()
-    assert isinstance(caught.value.code, int)
-    return Ran(caught.value.code, out, err)
+    return run_here(capsys, "run", *args)
 
 
 def test_a_dry_run_names_every_case_and_touches_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,25 +3,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import jsonschema
 import pytest
 import yaml
 
-from bench.cli.main import main
 from bench.codec import convert
 from bench.identity import case_id, workload_id
 from bench.records import Case
 from bench.suite import load, text_of
+from tests.in_process import Ran, run_here
 
 GOOD = "cases:\n  - model: m\n    batch_size: [1, 2]\n"
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -31,11 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> Ran:
-    with pytest.raises(SystemExit) as caught:
-        main(["suites", *args])
-    out, err = capsys.readouterr()
-    assert isinstance(caught.value.code, int)
-    return Ran(caught.value.code, out, err)
+    return run_here(capsys, "suites", *args)
 
 
 def test_list_shows_what_can_be_run_by_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from bench.cli.main import main
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-
-Bench = Callable[..., Ran]
+from tests.in_process import Bench, run_here
 
 
 @pytest.fixture
@@ -34,13 +21,4 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def bench(capsys: pytest.CaptureFixture[str]) -> Bench:
     """Runs `bench ARGS...` in this process."""
-
-    def run(*args: str) -> Ran:
-        with pytest.raises(SystemExit) as caught:
-            main(args)
-        shown = capsys.readouterr()
-        code = caught.value.code
-        assert isinstance(code, int)
-        return Ran(code=code, out=shown.out, err=shown.err)
-
-    return run
+    return partial(run_here, capsys)

@@ -12,7 +12,7 @@ import pytest
 from bench import identity
 from bench.records import Case, LoadSpec, Metric, Reason, Status
 from tests.factories import make_case, make_device, make_engine, make_metric, make_metrics, make_record, save_trial
-from tests.gate.conftest import Bench
+from tests.in_process import Bench
 
 SPREAD = (0.995, 1.0, 1.004, 0.998, 1.003)
 

@@ -11,7 +11,7 @@ import pytest
 from bench import identity
 from bench.records import ClockAnchor, Status, TrialRecord
 from tests.factories import NS, STARTED_WALL_NS, make_case, make_engine, make_key, make_metrics, make_record, save_trial
-from tests.gate.conftest import Bench
+from tests.in_process import Bench
 
 DAY_NS = 86_400 * NS
 FIRST_NIGHT_NS = STARTED_WALL_NS - 90 * DAY_NS

@@ -11,25 +11,13 @@ from scipy import stats as scipy_stats
 
 from bench import codec, suite
 from bench.analysis.compare import paired_ratio
-from bench.clock import FakeClock
 from bench.errors import UsageError
 from bench.lab.ab import BASE_ROLE, CAND_ROLE, Pairs, in_turns, left_of, measure_pairs, new_pairs, paired_cases, settings_of
 from bench.lab.plans import engine_starts, forecast, new_plan
 from bench.records import LoadSpec, Status, TrialRecord
-from bench.session.interrupts import Interrupts
-from bench.session.loop import RunOutcome, Session
+from bench.session.loop import RunOutcome
 from tests.factories import make_case, make_key, make_metrics, make_record
-from tests.session.fakes import (
-    FakeChecker,
-    FakeLoad,
-    FakeModels,
-    FakeObserver,
-    FakeProbes,
-    FakeRunner,
-    FakeStore,
-    a_case,
-    place,
-)
+from tests.session.fakes import Rig, a_case
 
 SUITE = suite.suite_from_options(
     {"engine": "mock", "model": "m", "batch_size": "4", "duration": "5s", "engine_args": ("gap_ms=10",)}
@@ -84,38 +72,14 @@ def test_a_plan_with_pairs_survives_the_disk_and_tells_what_is_left() -> None:
     assert engine_starts(plan) == 6
 
 
-class Rig:
-    """A session with fakes all round."""
-
-    def __init__(self, root: Path) -> None:
-        self.clock, self.root, self.runs = FakeClock(), root, 0
-        self.events: list[str] = []
-        self.store = FakeStore(root / "shards")
-        self.load = FakeLoad(self.clock, self.events)
-
-    def measure(self, pairs: Pairs, history: tuple[TrialRecord, ...] = ()) -> RunOutcome:
-        self.runs += 1
-        with Interrupts() as interrupts:
-            session = Session(
-                run_id="r",
-                runners=lambda _: FakeRunner(self.events),
-                models=FakeModels(self.events),
-                load=self.load,
-                outputs=FakeChecker(self.events),
-                probes=FakeProbes(self.clock, self.events),
-                store=self.store,
-                observer=FakeObserver(),
-                interrupts=interrupts,
-                place=place,
-                work_root=self.root / f"work-{self.runs}",
-                clock=self.clock,
-            )
-            return measure_pairs(session, pairs, history)
+def measured(rig: Rig, pairs: Pairs, history: tuple[TrialRecord, ...] = ()) -> RunOutcome:
+    with rig.session() as session:
+        return measure_pairs(session, pairs, history)
 
 
 def test_every_trial_has_its_own_engine_start_and_role(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    outcome = rig.measure(some_pairs())
+    outcome = measured(rig, some_pairs())
     assert [(r.key.role, r.key.repeat) for r in outcome.records] == [(t.role, t.repeat) for t in in_turns(some_pairs())]
     assert len({r.key.trial_id for r in outcome.records}) == 6
     assert rig.events.count("start") == 6
@@ -123,16 +87,16 @@ def test_every_trial_has_its_own_engine_start_and_role(tmp_path: Path) -> None:
 
 def test_the_same_setting_on_both_sides_gives_trials_of_their_own(tmp_path: Path) -> None:
     pairs = some_pairs()
-    outcome = Rig(tmp_path).measure(replace(pairs, cand=pairs.base))
+    outcome = measured(Rig(tmp_path), replace(pairs, cand=pairs.base))
     assert len({r.key.trial_id for r in outcome.records}) == 6
 
 
 def test_pairs_that_were_cut_off_are_gone_on_with(tmp_path: Path) -> None:
     pairs = some_pairs()
-    whole = Rig(tmp_path / "one").measure(pairs)
+    whole = measured(Rig(tmp_path / "one"), pairs)
     history = (*whole.records[:3], replace(whole.records[3], status=Status.KILLED))
     assert [(t.role, t.repeat) for t in left_of(pairs, history)] == [(t.role, t.repeat) for t in in_turns(pairs)[3:]]
-    again = Rig(tmp_path / "two").measure(pairs, history)
+    again = measured(Rig(tmp_path / "two"), pairs, history)
     assert [r.key.attempt for r in again.records] == [1, 1, 1, 2, 1, 1]
 
 

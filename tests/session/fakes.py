@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +13,7 @@ import numpy as np
 
 from bench.clock import FakeClock
 from bench.errors import BenchError, DeviceMissing, UsageError
-from bench.ports import BytesProgress, Discovery, Engine, LoadPlan, StartRequest
+from bench.ports import BytesProgress, Discovery, Engine, LoadPlan, Planner, StartRequest
 from bench.records import (
     Case,
     ClientHealth,
@@ -35,6 +36,8 @@ from bench.records import (
     TrialRecord,
     Window,
 )
+from bench.session.interrupts import Interrupts
+from bench.session.loop import RunOutcome, Session
 
 S = 1_000_000_000
 
@@ -411,3 +414,48 @@ def place(devices: Sequence[DeviceInfo], wanted: Sequence[str]) -> Placement:
         if uid not in known:
             raise DeviceMissing(f"no device {uid!r}")
     return Placement(device_uids=tuple(wanted))
+
+
+class Rig:
+    """A session with fakes all round, which can be run several times."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock = FakeClock()
+        self.events: list[str] = []
+        self.runner = FakeRunner(self.events, clock=self.clock)
+        self.models = FakeModels(self.events)
+        self.load = FakeLoad(self.clock, self.events)
+        self.probes = FakeProbes(self.clock, self.events)
+        self.outputs = FakeChecker(self.events)
+        self.store = FakeStore(root / "shards")
+        self.observer = FakeObserver()
+        self.interrupts = Interrupts()
+        self.root = root
+        self._runs = 0
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """One that hears interrupts while it is there."""
+        self._runs += 1
+        session = Session(
+            run_id="r",
+            runners=lambda _: self.runner,
+            models=self.models,
+            load=self.load,
+            outputs=self.outputs,
+            probes=self.probes,
+            store=self.store,
+            observer=self.observer,
+            interrupts=self.interrupts,
+            place=place,
+            work_root=self.root / f"work-{self._runs}",
+            clock=self.clock,
+        )
+        with self.interrupts:
+            yield session
+        self.interrupts = Interrupts()
+
+    def run(self, *cases: Case, planners: Sequence[Planner] = (), history: Sequence[TrialRecord] = ()) -> RunOutcome:
+        """What comes of these cases."""
+        with self.session() as session:
+            return session.run(cases, planners, history)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.clock import FakeClock
 from bench.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -23,56 +22,13 @@ from bench.errors import (
     UsageError,
 )
 from bench.ports import LoadPlan
-from bench.records import Case, LoadSpec, OutputCheck, Status
-from bench.session.interrupts import Interrupts
-from bench.session.loop import RunOutcome, Session, new_run_id
+from bench.records import LoadSpec, OutputCheck, Status
+from bench.session.loop import new_run_id
 from tests.session.fakes import (
-    FakeChecker,
-    FakeLoad,
-    FakeModels,
-    FakeObserver,
-    FakeProbes,
-    FakeRunner,
-    FakeStore,
+    Rig,
     a_board,
     a_case,
-    place,
 )
-
-
-class Rig:
-    """A session with fakes all round."""
-
-    def __init__(self, root: Path) -> None:
-        self.clock = FakeClock()
-        self.events: list[str] = []
-        self.runner = FakeRunner(self.events, clock=self.clock)
-        self.models = FakeModels(self.events)
-        self.load = FakeLoad(self.clock, self.events)
-        self.probes = FakeProbes(self.clock, self.events)
-        self.outputs = FakeChecker(self.events)
-        self.store = FakeStore(root / "shards")
-        self.observer = FakeObserver()
-        self.interrupts = Interrupts()
-        self.root = root
-
-    def run(self, *cases: Case) -> RunOutcome:
-        session = Session(
-            run_id="r",
-            runners=lambda name: self.runner,
-            models=self.models,
-            load=self.load,
-            outputs=self.outputs,
-            probes=self.probes,
-            store=self.store,
-            observer=self.observer,
-            interrupts=self.interrupts,
-            place=place,
-            work_root=self.root / "work",
-            clock=self.clock,
-        )
-        with self.interrupts:
-            return session.run(cases)
 
 
 @pytest.fixture

@@ -8,25 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from bench.clock import FakeClock
 from bench.errors import EXIT_FAILED, EXIT_OK, EngineMissing
 from bench.identity import case_id
 from bench.lab.sweeps import SweepPlanner
-from bench.ports import LoadPlan, PlannedTrial, Planner, StartRequest
+from bench.ports import LoadPlan, PlannedTrial, StartRequest
 from bench.records import Case, LoadSpec, Search, Slo, Status, Sweep, TrialRecord
-from bench.session.interrupts import Interrupts
-from bench.session.loop import RunOutcome, Session
 from tests.session.fakes import (
-    FakeChecker,
     FakeEngine,
-    FakeLoad,
-    FakeModels,
-    FakeObserver,
-    FakeProbes,
     FakeRunner,
-    FakeStore,
+    Rig,
     a_case,
-    place,
 )
 
 
@@ -69,37 +60,12 @@ def batch(case: Case, size: int) -> Case:
     return replace(case, name=f"{case.name}/{size}", load=LoadSpec(kind="closed", batch_size=size))
 
 
-class Rig:
-    """A session with fakes all round, which can be run several times."""
+class SizedRig(Rig):
+    """Its runner tells what it was started for."""
 
     def __init__(self, root: Path) -> None:
-        self.clock = FakeClock()
-        self.events: list[str] = []
-        self.runner = SizedRunner(self.events)
-        self.load = FakeLoad(self.clock, self.events)
-        self.store = FakeStore(root / "shards")
-        self.root = root
-        self.runs = 0
-
-    def run(self, *cases: Case, planners: Sequence[Planner] = (), history: Sequence[TrialRecord] = ()) -> RunOutcome:
-        self.runs += 1
-        interrupts = Interrupts()
-        session = Session(
-            run_id="r",
-            runners=lambda name: self.runner,
-            models=FakeModels(self.events),
-            load=self.load,
-            outputs=FakeChecker(self.events),
-            probes=FakeProbes(self.clock, self.events),
-            store=self.store,
-            observer=FakeObserver(),
-            interrupts=interrupts,
-            place=place,
-            work_root=self.root / f"work-{self.runs}",
-            clock=self.clock,
-        )
-        with interrupts:
-            return session.run(cases, planners, history)
+        super().__init__(root)
+        self.runner: SizedRunner = SizedRunner(self.events)
 
     @property
     def loads(self) -> list[str]:
@@ -107,11 +73,11 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
+def rig(tmp_path: Path) -> SizedRig:
+    return SizedRig(tmp_path)
 
 
-def test_a_planner_is_asked_after_each_trial_and_one_start_serves_it_and_plain_cases(rig: Rig) -> None:
+def test_a_planner_is_asked_after_each_trial_and_one_start_serves_it_and_plain_cases(rig: SizedRig) -> None:
     outcome = rig.run(a_case("plain"), planners=[CountingDown(a_case("p"), (16, 8, 4))])
     assert rig.loads == ["plain", "p/16", "p/8", "p/4"]
     assert rig.events.count("start") == 1
@@ -121,12 +87,12 @@ def test_a_planner_is_asked_after_each_trial_and_one_start_serves_it_and_plain_c
     assert outcome.exit_code == EXIT_OK
 
 
-def test_a_planner_with_another_engine_gets_a_start_of_its_own(rig: Rig) -> None:
+def test_a_planner_with_another_engine_gets_a_start_of_its_own(rig: SizedRig) -> None:
     rig.run(a_case("a"), planners=[CountingDown(a_case("p", engine_args={"threads": 1}), (2, 1))])
     assert rig.events.count("start") == 2
 
 
-def test_a_planner_may_stop_early(rig: Rig) -> None:
+def test_a_planner_may_stop_early(rig: SizedRig) -> None:
     def die(plan: LoadPlan) -> None:
         if plan.case.load.batch_size == 8:
             rig.runner.engines[-1].dead = "out of memory"
@@ -138,7 +104,7 @@ def test_a_planner_may_stop_early(rig: Rig) -> None:
     assert rig.events.count("start") == 1
 
 
-def test_an_engine_that_cannot_be_had_fails_the_next_trial_of_each_planner_once(rig: Rig) -> None:
+def test_an_engine_that_cannot_be_had_fails_the_next_trial_of_each_planner_once(rig: SizedRig) -> None:
     rig.runner.refuse = EngineMissing("no engine")
     twice = [CountingDown(a_case("p"), (16, 8)), CountingDown(a_case("p"), (16, 4))]
     outcome = rig.run(a_case("plain"), planners=twice)
@@ -146,12 +112,12 @@ def test_an_engine_that_cannot_be_had_fails_the_next_trial_of_each_planner_once(
     assert all(record.status is Status.FAILED for record in outcome.records)
 
 
-def test_what_a_plain_case_measured_a_planner_need_not(rig: Rig) -> None:
+def test_what_a_plain_case_measured_a_planner_need_not(rig: SizedRig) -> None:
     rig.run(batch(a_case("plain"), 8), planners=[CountingDown(a_case("p"), (16, 8, 4))])
     assert rig.loads == ["plain/8", "p/16", "p/4"]
 
 
-def test_a_resumed_run_measures_only_what_failed_or_was_cut_off(rig: Rig) -> None:
+def test_a_resumed_run_measures_only_what_failed_or_was_cut_off(rig: SizedRig) -> None:
     cases = (a_case("a", repeats=4, seed=1), a_case("b", repeats=2, seed=2))
     first = rig.run(*cases)
     statuses = [Status.VALID, Status.INVALID, Status.FAILED, Status.KILLED, Status.INTERRUPTED, Status.VALID]
@@ -168,7 +134,7 @@ def test_a_resumed_run_measures_only_what_failed_or_was_cut_off(rig: Rig) -> Non
     assert outcome.exit_code == EXIT_FAILED  # the invalid one stays
 
 
-def test_a_third_attempt_follows_the_second(rig: Rig) -> None:
+def test_a_third_attempt_follows_the_second(rig: SizedRig) -> None:
     case = a_case("a")
     lost = [replace(rig.run(case).records[0], status=Status.KILLED)]
     lost += [replace(rig.run(case, history=lost).records[0], status=Status.FAILED)]
@@ -177,7 +143,7 @@ def test_a_third_attempt_follows_the_second(rig: Rig) -> None:
     assert len({record.key.trial_id, *(r.key.trial_id for r in lost)}) == 3
 
 
-def test_another_attempt_sends_other_prompts(rig: Rig) -> None:
+def test_another_attempt_sends_other_prompts(rig: SizedRig) -> None:
     salts: list[str] = []
     rig.load.hook = lambda plan: salts.append(plan.salt)
     case = a_case("a")
@@ -186,7 +152,7 @@ def test_another_attempt_sends_other_prompts(rig: Rig) -> None:
     assert len(set(salts)) == 2
 
 
-def test_a_run_with_nothing_left_starts_nothing(rig: Rig) -> None:
+def test_a_run_with_nothing_left_starts_nothing(rig: SizedRig) -> None:
     case = a_case("a", repeats=2)
     first = rig.run(case)
     rig.events.clear()
@@ -197,7 +163,7 @@ def test_a_run_with_nothing_left_starts_nothing(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("most", [3, 7, 20])
-def test_a_search_finds_the_largest_load_that_an_engine_survives(rig: Rig, most: int) -> None:
+def test_a_search_finds_the_largest_load_that_an_engine_survives(rig: SizedRig, most: int) -> None:
     def die(plan: LoadPlan) -> None:
         if (plan.case.load.batch_size or 0) > most:
             rig.runner.engines[-1].dead = "out of memory"
@@ -216,7 +182,7 @@ def test_a_search_finds_the_largest_load_that_an_engine_survives(rig: Rig, most:
     assert rig.events.count("start") == deaths + (outcome.records[-1].status is Status.VALID)
 
 
-def test_a_search_on_an_engine_that_never_lives_is_given_up(rig: Rig) -> None:
+def test_a_search_on_an_engine_that_never_lives_is_given_up(rig: SizedRig) -> None:
     def die(plan: LoadPlan) -> None:
         rig.runner.engines[-1].dead = "broken"
 
@@ -228,7 +194,7 @@ def test_a_search_on_an_engine_that_never_lives_is_given_up(rig: Rig) -> None:
     assert not SweepPlanner(sweep).result(outcome.records).verdict.best
 
 
-def test_a_search_over_a_session_ends_and_goes_on_where_it_was(rig: Rig) -> None:
+def test_a_search_over_a_session_ends_and_goes_on_where_it_was(rig: SizedRig) -> None:
     """The fake engine is as fast at any batch size: the knee is at the lowest."""
     sweep = Sweep(case=batch(a_case("s", repeats=2), 1), search=Search(find="knee", high=64))
     whole = rig.run(planners=[SweepPlanner(sweep)])
