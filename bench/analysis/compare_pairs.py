@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from bench.analysis.compare import Point, difference_of
+from bench.analysis.compare import Comparison, Point, difference_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,25 @@ class Pair:
     cand: Point | None
     reason: str | None = None
     flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A pair and what its metrics say; none for a point that stands alone."""
+
+    pair: Pair
+    metrics: tuple[Comparison, ...]
+
+    @property
+    def one_series(self) -> bool:
+        """Whether only versions, drivers or hosts differ: then something worse is a regression, else a choice."""
+        base, cand = self.pair.base, self.pair.cand
+        return base is not None and cand is not None and base.series_id is not None and base.series_id == cand.series_id
+
+    @property
+    def regressions(self) -> tuple[Comparison, ...]:
+        """Metrics that got worse within one series."""
+        return tuple(one for one in self.metrics if one.is_worse) if self.one_series else ()
 
 
 _LEVELS: tuple[Callable[[Point], Hashable], ...] = (

@@ -23,7 +23,7 @@ _GAP = 2
 def show_answer(answer: Answer, *, as_json: bool, as_csv: bool) -> None:
     """Print it on stdout in the form that is asked for, else in the one that suits whoever reads."""
     if as_json:
-        objects = [dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows]
+        objects = [{name: _plain(value) for name, value in row.items()} for row in answer.objects]
         click.echo(json.dumps(objects, allow_nan=False))
     elif as_csv:
         from bench.reports.export import no_formula

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -42,7 +43,7 @@ def gate(
     yet.
     """
     from bench.analysis.gate import FINDINGS
-    from bench.lab.gate import histories, last_night, verdicts
+    from bench.lab.gate import histories, last_night, series_ids, verdicts
     from bench.lab.gate_accepted import read_accepted
     from bench.reports.gate import annotation_lines, gate_json, gate_markdown, gate_text
 
@@ -54,7 +55,7 @@ def gate(
             click.echo("there is no trial to judge", err=True)
             return EXIT_OK
         if accept is not None and reason is not None:
-            _accept(results, accept, tonight, reason, {one.key.series_id for one in histories(lab, where=where)})
+            _accept(results, accept, tonight, reason, series_ids(lab, where))
         found = verdicts(lab, histories(lab, read_accepted(results), where=where, until=tonight), tonight, where)
     click.echo(json.dumps(gate_json(tonight, found), allow_nan=False) if as_json else gate_text(tonight, found))
     if github:
@@ -66,12 +67,12 @@ def gate(
     return EXIT_FAILED if any(one.is_open for one in found) else EXIT_OK
 
 
-def _accept(results: Path, named: str, night: str, reason: str, known: set[str]) -> None:
+def _accept(results: Path, named: str, night: str, reason: str, known: Sequence[str]) -> None:
     from bench.analysis.gate import RULES
     from bench.lab.gate_accepted import Accepted, add_accepted
 
     series, _, metric = named.partition(":")
-    fitting = sorted(one for one in known if series and one.startswith(series))
+    fitting = [one for one in known if series and one.startswith(series)]
     if len(fitting) != 1:
         raise UsageError(f"{len(fitting)} series begin with {series!r}", hint="bench gate --json shows their ids")
     if metric and metric not in RULES:

@@ -12,8 +12,9 @@ from bench.analysis.compare import COMPARED, ENERGY, Comparison, adjust, paired_
 from bench.errors import UsageError
 from bench.identity import case_id
 from bench.ports import PlannedTrial
-from bench.records import Case, Metric, Status, TrialRecord
+from bench.records import Case, Status, TrialRecord
 from bench.session.loop import KEPT, RunOutcome, Session
+from bench.timing.columns import main_field
 from bench.timing.spec import SPECS
 
 BASE_ROLE = "ab_base"
@@ -168,5 +169,6 @@ def _compare(metric: str, pairs: Sequence[Mapping[str, TrialRecord]]) -> Compari
 
 
 def _number(record: TrialRecord, name: str) -> float | None:
-    metric: Metric | None = record.metrics.get(name)
-    return None if metric is None else metric.value if SPECS[name].kind == "scalar" else metric.p50
+    metric = record.metrics.get(name)
+    number: float | None = None if metric is None else getattr(metric, main_field(name))
+    return number

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from bench.analysis.compare import COMPARED, ENERGY, Comparison, Point, Sample, adjust, compare_points
-from bench.analysis.compare_pairs import Pair, newest_points, pair_points
+from bench.analysis.compare import COMPARED, ENERGY, Point, Sample, adjust, compare_points
+from bench.analysis.compare_pairs import Compared, newest_points, pair_points
 from bench.errors import UsageError
 from bench.lab.compare_select import condition, table_for
 from bench.store import Lab
 from bench.store.sql import ask
-from bench.timing.spec import SPECS
+from bench.timing.columns import main_field
 
 _IDENTITY = (
     "trial_id, run_id, case_id, workload_id, series_id, config_id, host_id, role, status, case_name, model, precision, "
@@ -35,25 +34,6 @@ _SETTING = (
 )
 _SAME_BOARD = f"{ENERGY}_same_board"
 _Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A pair and what its metrics say; none for a point that stands alone."""
-
-    pair: Pair
-    metrics: tuple[Comparison, ...]
-
-    @property
-    def one_series(self) -> bool:
-        """Whether only versions, drivers or hosts differ: then something worse is a regression, else a choice."""
-        base, cand = self.pair.base, self.pair.cand
-        return base is not None and cand is not None and base.series_id is not None and base.series_id == cand.series_id
-
-    @property
-    def regressions(self) -> tuple[Comparison, ...]:
-        """Metrics that got worse within one series."""
-        return tuple(one for one in self.metrics if one.is_worse) if self.one_series else ()
 
 
 def compare(lab: Lab, base: str, cand: str) -> list[Compared]:
@@ -81,12 +61,12 @@ def points(lab: Lab, where: str) -> list[Point]:
     """The points that have a valid trial among those that meet a condition. Raises: UsageError (bad SQL), StoreError."""
     names = ", ".join(f"'{name}'" for name in (*COMPARED, _SAME_BOARD))
     table = table_for(lab, where)
-    trials = _rows(
+    trials = ask(
         lab,
         f"SELECT {_IDENTITY}, {', '.join(_SETTING)} FROM {table} WHERE status = 'valid' AND ({where}) "  # noqa: S608 - ours
         "QUALIFY row_number() OVER (PARTITION BY run_id, case_id, repeat, role ORDER BY attempt DESC) = 1 "
         "ORDER BY started_at, trial_id",
-    )
+    ).objects
     metrics = _of_trials(lab, "metrics", "trial_id, name, value, p50, low, high, reason", trials, f"name IN ({names})")
     reasons = _of_trials(lab, "reasons", "trial_id, metric_group", trials, "severity = 'invalid'")
     numbers: defaultdict[str, dict[str, _Row]] = defaultdict(dict)
@@ -101,12 +81,7 @@ def points(lab: Lab, where: str) -> list[Point]:
 
 def _of_trials(lab: Lab, table: str, columns: str, trials: Sequence[_Row], where: str) -> list[dict[str, Any]]:
     ids = ", ".join(f"'{row['trial_id']}'" for row in trials)  # an id is a plain name: the store refuses others
-    return _rows(lab, f"SELECT {columns} FROM {table} WHERE {where} AND trial_id IN ({ids})") if trials else []  # noqa: S608
-
-
-def _rows(lab: Lab, query: str) -> list[dict[str, Any]]:
-    answer = ask(lab, query)
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    return ask(lab, f"SELECT {columns} FROM {table} WHERE {where} AND trial_id IN ({ids})").objects if trials else []  # noqa: S608
 
 
 def _point(trials: Sequence[_Row], numbers: Mapping[str, Mapping[str, _Row]], distrusted: set[str]) -> Point:
@@ -140,7 +115,7 @@ def _plain(value: object) -> str:
 
 
 def _sample(name: str, trials: Sequence[_Row], numbers: Mapping[str, Mapping[str, _Row]], distrusted: set[str]) -> Sample:
-    field = "value" if SPECS[name].kind == "scalar" else "p50"
+    field = main_field(name)
     ids = [row["trial_id"] for row in trials if not (name.startswith("memory") and row["trial_id"] in distrusted)]
     rows = [row for trial_id in ids if (row := numbers[trial_id].get(name)) is not None]
     values = tuple(row[field] for row in rows if row[field] is not None)

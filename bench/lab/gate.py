@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from bench.analysis.gate import RULES, Judged, Night, State, judge_all
+from bench.analysis.gate import RULES, Night, judge_all
+from bench.analysis.series import SeriesHistory, SeriesKey, Verdict
 from bench.lab.compare_select import quoted, table_for
 from bench.lab.gate_accepted import Accepted
 from bench.store import Lab
@@ -22,48 +22,6 @@ _NIGHT = "CAST(CAST(t.started_at AS DATE) AS VARCHAR)"
 _Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class SeriesKey:
-    """One metric of one series on one host, under one profile; joules also under one scope."""
-
-    series_id: str
-    host_id: str
-    profile: str
-    metric: str
-    scope: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The key as one string."""
-        return "/".join((self.series_id, self.host_id, self.profile, self.metric, self.scope or ""))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesHistory:
-    """A metric of a series over its nights, oldest first. `label` says what it is in words, `builds` which engine ran."""
-
-    key: SeriesKey
-    label: str
-    nights: tuple[Night, ...]
-    builds: tuple[str, ...]
-    judged: tuple[Judged, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What tonight is for one metric of a series. `judged` is None for a missing result: `missing` says what is known."""
-
-    history: SeriesHistory
-    state: State
-    judged: Judged | None = None
-    missing: str | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something still has to be measured: a result that is missing, or pairs."""
-        return self.judged is None or (self.state == "trigger" and self.judged.confirmation is None)
-
-
 def histories(
     lab: Lab, accepted: Sequence[Accepted] = (), *, where: str = "true", until: str | None = None
 ) -> list[SeriesHistory]:
@@ -74,9 +32,9 @@ def histories(
     """
     chosen = _chosen(lab, where) if until is None else f"{_chosen(lab, where)} AND {_NIGHT} <= {quoted(until)}"
     parts = {"names": _NAMES, "night": _NIGHT, "scope": _SCOPE, "label": _LABEL, "chosen": chosen}
-    nightly = _nightly(_rows(lab, _NIGHTLY.format(**parts)))
+    nightly = _nightly(ask(lab, _NIGHTLY.format(**parts)).objects)
     by_key: defaultdict[SeriesKey, list[_Row]] = defaultdict(list)
-    for row in _rows(lab, _PAIRED.format(**parts)):
+    for row in ask(lab, _PAIRED.format(**parts)).objects:
         by_key[_key(row)].append(row)
     nightly = {key: rows[-JUDGED_NIGHTS:] for key, rows in nightly.items()}
     found = {key: _nights(rows, by_key.get(key, ()), _changes(key, rows, accepted)) for key, rows in nightly.items()}
@@ -93,10 +51,16 @@ def histories(
     ]
 
 
+def series_ids(lab: Lab, where: str = "true") -> list[str]:
+    """Every series that has a history, in order."""
+    query = f"SELECT DISTINCT t.series_id {_GATED} ORDER BY ALL".format(names=_NAMES, chosen=_chosen(lab, where))
+    return [row[0] for row in ask(lab, query).rows]
+
+
 def last_night(lab: Lab, where: str = "true") -> str | None:
     """The day (UTC) of the trial that started last; None where there is none."""
-    found = _rows(lab, f"SELECT max({_NIGHT}) AS night FROM {table_for(lab, where)} t WHERE role = 'measure' AND ({where})")  # noqa: S608
-    night: str | None = found[0]["night"]
+    found = ask(lab, f"SELECT max({_NIGHT}) FROM {table_for(lab, where)} t WHERE role = 'measure' AND ({where})")  # noqa: S608
+    night: str | None = found.rows[0][0]
     return night
 
 
@@ -176,27 +140,27 @@ def _build(row: _Row) -> str:
 def _failures(lab: Lab, night: str, where: str) -> dict[tuple[str, str], str]:
     """What became of a night's trials that gave no valid result, by series (that of earlier trials of the case) and host."""
     query = _FAILED.format(night=_NIGHT, tonight=quoted(night), chosen=_chosen(lab, where))
-    return {(row["series_id"], row["host_id"]): f"{row['status']}: {row['why']}" for row in _rows(lab, query)}
-
-
-def _rows(lab: Lab, query: str) -> list[dict[str, Any]]:
-    answer = ask(lab, query)
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    return {(row["series_id"], row["host_id"]): f"{row['status']}: {row['why']}" for row in ask(lab, query).objects}
 
 
 _LABEL = """concat_ws(', ', concat_ws(' ', t.model, t.precision), t.engine,
   coalesce('batch ' || t.batch_size, t.request_rate || '/s', t.load), t.input_tokens || '/' || t.output_tokens,
   coalesce(nullif(array_to_string(t.devices, ' + '), ''), t.cpu_model))"""
 _SCOPE = "CASE WHEN m.name = 'j_per_output_tok' THEN t.energy_scope END"
-_NIGHTLY = """
-SELECT t.series_id, t.host_id, t.profile, m.name, {scope} AS scope, {night} AS night, t.run_id, max(t.started_at) AS last,
-  any_value({label}) AS label, any_value(t.engine) AS engine, any_value(t.engine_version) AS engine_version,
-  any_value(t.engine_build) AS engine_build, list(coalesce(m.value, m.p50) ORDER BY t.started_at) AS numbers
+_GATED = """
 FROM trials t JOIN metrics m USING (trial_id)
 WHERE t.status = 'valid' AND t.role = 'measure' AND t.series_id IS NOT NULL AND m.name IN ({names})
   AND coalesce(m.value, m.p50) > 0 AND {chosen}
-GROUP BY ALL ORDER BY last, t.run_id
 """
+_NIGHTLY = (
+    """
+SELECT t.series_id, t.host_id, t.profile, m.name, {scope} AS scope, {night} AS night, t.run_id, max(t.started_at) AS last,
+  any_value({label}) AS label, any_value(t.engine) AS engine, any_value(t.engine_version) AS engine_version,
+  any_value(t.engine_build) AS engine_build, list(coalesce(m.value, m.p50) ORDER BY t.started_at) AS numbers
+"""
+    + _GATED
+    + "GROUP BY ALL ORDER BY last, t.run_id"
+)
 _PAIRED = """
 SELECT t.series_id, t.host_id, t.profile, m.name, {scope} AS scope, {night} AS night, t.run_id, t.engine, t.engine_version,
   t.engine_build, max(t.started_at) AS last,

@@ -3,49 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from bench.analysis.compare import Comparison, Point, Ratio
-from bench.analysis.compare_pairs import Pair
+from bench.analysis.compare_pairs import Compared, Pair
 from bench.printable import printable
+from bench.reports import markdown
 from bench.reports.rows import MISSING_TEXT
-from bench.reports.text import number_text
+from bench.reports.text import in_table_unit
+from bench.timing.columns import main_field
 from bench.timing.spec import SPECS
-from bench.units import BYTES_PER_GIB
 
 HEADER = ("metric", "base", "candidate", "ratio", "95% interval", "n", "verdict")
 
 
-class ComparedPair(Protocol):
-    """A pair with what its metrics say."""
-
-    @property
-    def pair(self) -> Pair: ...
-    @property
-    def metrics(self) -> tuple[Comparison, ...]: ...
-    @property
-    def regressions(self) -> tuple[Comparison, ...]: ...
-
-
-def compare_text(found: Sequence[ComparedPair]) -> str:
+def compare_text(found: Sequence[Compared]) -> str:
     """One block a pair: what it is, what else differs, its metrics."""
     return "\n\n".join("\n".join(_block(one)) for one in found) + "\n\n" + _closing(found)
 
 
-def compare_markdown(found: Sequence[ComparedPair]) -> str:
+def compare_markdown(found: Sequence[Compared]) -> str:
     """The same as Markdown, a table a pair."""
     parts = []
     for one in found:
         parts.append(
-            "\n".join(f"{'### ' if place == 0 else ''}{_escaped(line)}  " for place, line in enumerate(_title(one.pair)))
+            "\n".join(f"{'### ' if place == 0 else ''}{markdown.escaped(line)}  " for place, line in enumerate(_title(one.pair)))
         )
         if one.metrics:
-            rows = [HEADER, tuple("---" for _ in HEADER), *(_cells(metric) for metric in one.metrics)]
-            parts.append("\n".join("| " + " | ".join(map(_escaped, row)) + " |" for row in rows))
+            rows = [(*cells, markdown.escaped(verdict)) for *cells, verdict in map(_cells, one.metrics)]
+            parts.append("\n".join([markdown.row(HEADER), markdown.rule(len(HEADER)), *map(markdown.row, rows)]))
     return "\n\n".join([*parts, _closing(found)])
 
 
-def compare_json(found: Sequence[ComparedPair]) -> dict[str, Any]:
+def compare_json(found: Sequence[Compared]) -> dict[str, Any]:
     """`pairs[]`, each with `base` and `candidate` (null where it stands alone), `reason`, `flags[]`, `regression` and
     `metrics[]`.
     """
@@ -91,7 +81,7 @@ def _title(pair: Pair) -> Iterable[str]:
     yield from (printable(f"also differs: {flag}") for flag in pair.flags)
 
 
-def _block(one: ComparedPair) -> list[str]:
+def _block(one: Compared) -> list[str]:
     first, *rest = _title(one.pair)
     return [first, *(f"  {line}" for line in [*rest, *metric_lines(one.metrics)])]
 
@@ -108,8 +98,7 @@ def _cells(one: Comparison) -> tuple[str, ...]:
     interval = "" if ratio is None or ratio.low is None or ratio.high is None else f"[{ratio.low:.4f}, {ratio.high:.4f}]"
     return (
         metric_label(one.metric),
-        _number(one.unit, one.base),
-        _number(one.unit, one.cand),
+        *(MISSING_TEXT if side is None else in_table_unit(one.metric, side) for side in (one.base, one.cand)),
         MISSING_TEXT if ratio is None else f"{ratio.value:.4f}",
         interval or MISSING_TEXT,
         f"{one.n_base}, {one.n_cand}",
@@ -137,13 +126,7 @@ def verdict_text(one: Comparison) -> str:
     return f"differs: {percent_text(one.ratio)}{direction}"
 
 
-def _number(unit: str, value: float | None) -> str:
-    if value is None:
-        return MISSING_TEXT
-    return number_text(value / BYTES_PER_GIB if unit == "B" else value)
-
-
-def _closing(found: Sequence[ComparedPair]) -> str:
+def _closing(found: Sequence[Compared]) -> str:
     metrics = [metric for one in found for metric in one.metrics]
     verdicts = {name: sum(metric.verdict == name for metric in metrics) for name in ("differs", "no difference shown")}
     verdicts |= {name: sum(metric.verdict == name for metric in metrics) for name in ("can't know", "not comparable")}
@@ -151,10 +134,6 @@ def _closing(found: Sequence[ComparedPair]) -> str:
     told = [f"{count} {name}" for name, count in verdicts.items() if count]
     told += [f"{alone} point{'s' * (alone != 1)} without a counterpart"] if alone else []
     return f"{len(metrics)} comparisons: {', '.join(told)}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 def _point_json(point: Point | None) -> dict[str, Any] | None:
@@ -169,7 +148,7 @@ def metric_json(one: Comparison) -> dict[str, Any]:
     ratio = one.ratio
     return {
         "metric": one.metric,
-        "field": "value" if SPECS[one.metric].kind == "scalar" else "p50",
+        "field": main_field(one.metric),
         "unit": one.unit,
         "better": one.better,
         "base": one.base,

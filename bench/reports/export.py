@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from bench import codec
 from bench.clock import iso_utc
 from bench.records import TrialRecord
+from bench.reports import markdown
 from bench.reports.footer import footer
 from bench.reports.notes import PLAIN
 from bench.reports.rows import device_label, rows
@@ -80,20 +81,10 @@ def to_markdown(records: Sequence[TrialRecord]) -> bytes:
     """The pooled table with its notes as GitHub Markdown."""
     table = rows(records)
     header, lines = text_cells(table)
-    text = [_markdown_row(header), _markdown_row(["---"] * len(header)), *(_markdown_row(line) for line in lines)]
-    notes = [f"- {_escaped(line)}" for line in footer(table, PLAIN).lines]
+    told = [markdown.row([markdown.escaped(cell) for cell in line]) for line in (header, *lines)]
+    text = [told[0], markdown.rule(len(header)), *told[1:]]
+    notes = [f"- {markdown.escaped(line)}" for line in footer(table, PLAIN).lines]
     return ("\n".join([*text, *([""] if notes else []), *notes]) + "\n").encode("utf-8", "replace")
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell if cell == "---" else _escaped(cell) for cell in cells) + " |"
-
-
-def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is, with no HTML and no cell border in it."""
-    for character in "\\`*_{}[]<>|#":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("&", "&amp;")
 
 
 FORMATS: dict[str, Callable[[Sequence[TrialRecord]], bytes]] = {"json": to_json, "csv": to_csv, "md": to_markdown}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from bench.analysis.gate import FINDINGS, Judged, Night, State
+from bench.analysis.gate import FINDINGS, Judged, State
+from bench.analysis.series import Verdict
 from bench.printable import printable
+from bench.reports import markdown
 from bench.reports.compare import metric_label
 from bench.reports.text import number_text
 from bench.timing.spec import SPECS
@@ -34,90 +36,49 @@ _WORDS: dict[State, str] = {
 }
 
 
-class Key(Protocol):
-    """Which metric of which series."""
-
-    @property
-    def series_id(self) -> str: ...
-    @property
-    def host_id(self) -> str: ...
-    @property
-    def profile(self) -> str: ...
-    @property
-    def metric(self) -> str: ...
-
-
-class History(Protocol):
-    """A metric of a series over its nights."""
-
-    @property
-    def key(self) -> Key: ...
-    @property
-    def label(self) -> str: ...
-    @property
-    def nights(self) -> Sequence[Night]: ...
-    @property
-    def builds(self) -> Sequence[str]: ...
-    @property
-    def judged(self) -> Sequence[Judged]: ...
-
-
-class Told(Protocol):
-    """What tonight is for one metric of a series."""
-
-    @property
-    def history(self) -> History: ...
-    @property
-    def state(self) -> State: ...
-    @property
-    def judged(self) -> Judged | None: ...
-    @property
-    def missing(self) -> str | None: ...
-
-
-def ordered(found: Sequence[Told]) -> list[Told]:
+def ordered(found: Sequence[Verdict]) -> list[Verdict]:
     """The gravest first."""
     return sorted(found, key=lambda one: (ORDER.index(one.state), one.history.label, one.history.key.metric))
 
 
-def gate_text(night: str, found: Sequence[Told]) -> str:
+def gate_text(night: str, found: Sequence[Verdict]) -> str:
     """A line for each series that needs a look, and how many there are of each state."""
     lines = [f"{_WORDS[one.state]}: {subject(one)}: {message(one)}" for one in ordered(found) if one.state in SHOWN]
     return "\n".join([*lines, f"{night}: {_counts(found)}"])
 
 
-def gate_markdown(night: str, found: Sequence[Told]) -> str:
+def gate_markdown(night: str, found: Sequence[Verdict]) -> str:
     """A summary to be read in a pull request or a job's page."""
     rows = [(_WORDS[one.state], subject(one), message(one)) for one in ordered(found) if one.state in SHOWN]
     head = [f"## Gate of {night}", "", _counts(found)]
     if not rows:
         return "\n".join(head)
-    table = ["", "| state | series | what |", "| --- | --- | --- |"]
-    return "\n".join([*head, *table, *("| " + " | ".join(map(_escaped, row)) + " |" for row in rows)])
+    table = ["", markdown.row(("state", "series", "what")), markdown.rule(3)]
+    return "\n".join([*head, *table, *(markdown.row([markdown.escaped(cell) for cell in row]) for row in rows)])
 
 
-def annotation_lines(found: Sequence[Told]) -> list[str]:
+def annotation_lines(found: Sequence[Verdict]) -> list[str]:
     """GitHub workflow commands: an error for each finding, a warning for what still has to be measured."""
     told = [one for one in ordered(found) if one.state in (*FINDINGS, "missing result", "trigger")]
     return [f"::{_level(one)} title={_property(f'{_WORDS[one.state]}: {subject(one)}')}::{_data(message(one))}" for one in told]
 
 
-def _level(one: Told) -> str:
+def _level(one: Verdict) -> str:
     return "error" if one.state in FINDINGS else "warning"
 
 
-def gate_json(night: str | None, found: Sequence[Told]) -> dict[str, Any]:
+def gate_json(night: str | None, found: Sequence[Verdict]) -> dict[str, Any]:
     """`night` and `series[]`, the gravest first, each with its state and numbers."""
     return {"night": night, "series": [_told_json(one) for one in ordered(found)]}
 
 
-def subject(one: Told) -> str:
+def subject(one: Verdict) -> str:
     """`TPOT of tiny q4_1, mock, batch 8, 64/32, GPU (series 0123abcd)`."""
     key = one.history.key
     return printable(f"{metric_label(key.metric)} of {one.history.label} (series {key.series_id[:8]})")
 
 
-def message(one: Told) -> str:
+def message(one: Verdict) -> str:
     """What is known, with numbers, and the next step."""
     judged = one.judged
     if judged is None:
@@ -133,7 +94,7 @@ def message(one: Told) -> str:
     return printable("; ".join([seen, *_why(one, judged)]))
 
 
-def _why(one: Told, judged: Judged) -> list[str]:
+def _why(one: Verdict, judged: Judged) -> list[str]:
     told = []
     found = judged.confirmation
     if found is not None:
@@ -153,14 +114,10 @@ def change_text(worse: float) -> str:
     return f"{abs(worse):.1%} {'worse' if worse > 0 else 'better'}"
 
 
-def _counts(found: Sequence[Told]) -> str:
+def _counts(found: Sequence[Verdict]) -> str:
     counted = [(state, sum(one.state == state for one in found)) for state in ORDER]
     told = ", ".join(f"{count} {_WORDS[state]}" for state, count in counted if count)
     return f"{len(found)} results judged: {told}" if told else "nothing to judge"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
 def _data(text: str) -> str:
@@ -171,7 +128,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _told_json(one: Told) -> dict[str, Any]:
+def _told_json(one: Verdict) -> dict[str, Any]:
     key, judged = one.history.key, one.judged
     confirmation = judged.confirmation if judged else None
     return {

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from bench.analysis.gate import RULES, State
+from bench.analysis.series import SeriesHistory
 from bench.printable import printable
 from bench.reports.compare import metric_label
-from bench.reports.gate import History, change_text
+from bench.reports.gate import change_text
 from bench.reports.rows import MISSING_TEXT
 from bench.reports.text import number_text
 from bench.timing.spec import SPECS
@@ -17,7 +18,7 @@ _WIDTH = 40
 _MARKS: dict[State, str] = {"trigger": "?", "confirmed": "!", "host_shift": "H", "accepted change point": "|"}
 
 
-def history_text(history: History) -> str:
+def history_text(history: SeriesHistory) -> str:
     """A line a night: its value, its place between the lowest and the highest, what it was judged to be, and where the build
     changed. `:` is the baseline.
     """
@@ -40,7 +41,7 @@ def history_text(history: History) -> str:
     return "\n".join(lines)
 
 
-def history_json(history: History) -> dict[str, Any]:
+def history_json(history: SeriesHistory) -> dict[str, Any]:
     """The series and its `nights[]`."""
     key = history.key
     nights = [

@@ -28,9 +28,9 @@ def number_text(value: float) -> str:
     return f"{value:.{max(0, 3 - magnitude)}f}"
 
 
-def in_table_unit(number: Number, value: float) -> str:
-    """A number of a row in the unit that the table shows: memory in GiB, everything else as it is."""
-    return number_text(value / BYTES_PER_GIB if number.metric.endswith("_b") else value)
+def in_table_unit(metric: str, value: float) -> str:
+    """A number of `metric` in the unit that tables show: memory in GiB, everything else as it is."""
+    return number_text(value / BYTES_PER_GIB if metric.endswith("_b") else value)
 
 
 def cell(row: Row, key: str) -> str:
@@ -53,7 +53,7 @@ def value_text(row: Row, key: str) -> str:
     if number.value is None:
         return MISSING_TEXT
     mark = "" if number.valid else INVALID_MARK
-    return in_table_unit(number, number.value) + mark + (f" ({number.field})" if key in row.stand_ins else "")
+    return in_table_unit(number.metric, number.value) + mark + (f" ({number.field})" if key in row.stand_ins else "")
 
 
 def interval_text(number: Number) -> str:
@@ -62,7 +62,7 @@ def interval_text(number: Number) -> str:
         return ""
     if is_wide(number):
         return WIDE_MARK
-    ends = [MISSING_TEXT if end is None else in_table_unit(number, max(end, 0.0)) for end in (number.low, number.high)]
+    ends = [MISSING_TEXT if end is None else in_table_unit(number.metric, max(end, 0.0)) for end in (number.low, number.high)]
     return f"[{', '.join(ends)}]"
 
 

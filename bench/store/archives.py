@@ -17,7 +17,7 @@ from bench.units import format_bytes
 Fetch = Callable[[str, Path], None]
 
 FILE_LIMIT_B = 8 << 30
-"""The largest file of a shard that is taken out of a zip file."""
+"""The largest file of a shard that is taken out of a zip file, or from a URL."""
 _SMALL_B = 16 << 20
 _UNPACKED_PER_B = 200
 """Logs of engines reach 50; Parquet is packed already."""
@@ -88,11 +88,16 @@ def _check(entry: zipfile.ZipInfo, name: str) -> None:
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if entry.is_dir() or kind not in (0, stat.S_IFREG):
         raise BadShard(f"{name} is no plain file")
-    limit_b = TRIAL_JSON_LIMIT_B if name == layout.TRIAL_JSON else FILE_LIMIT_B
-    if entry.file_size > limit_b:
-        raise BadShard(f"{name} is {format_bytes(entry.file_size)}, more than {format_bytes(limit_b)}")
+    check_size(name, entry.file_size)
     if entry.file_size > _SMALL_B and entry.file_size > _UNPACKED_PER_B * max(entry.compress_size, 1):
         raise BadShard(f"{name} unpacks {format_bytes(entry.compress_size)} to {format_bytes(entry.file_size)}")
+
+
+def check_size(name: str, size_b: int) -> None:
+    """Refuse a file of a shard that is larger than any is. Raises: BadShard."""
+    limit_b = TRIAL_JSON_LIMIT_B if name == layout.TRIAL_JSON else FILE_LIMIT_B
+    if size_b > limit_b:
+        raise BadShard(f"{name} is {format_bytes(size_b)}, more than {format_bytes(limit_b)}")
 
 
 def _piece(source: IO[bytes], name: str) -> bytes:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import MissingError, StoreError, UsageError
-from bench.store.archives import FILE_LIMIT_B
-from bench.store.layout import TRIAL_JSON, reason
-from bench.store.validation import TRIAL_JSON_LIMIT_B, BadShard
-from bench.units import format_bytes
+from bench.store.archives import check_size
+from bench.store.layout import reason
+from bench.store.validation import BadShard
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
@@ -54,7 +53,7 @@ class RemoteFolder:
         def fetch(name: str, to: Path) -> None:
             path = f"{folder}/{name}"
             try:
-                _check_size(name, self._files.size(path))
+                check_size(name, self._files.size(path) or 0)  # 0: not every backend knows sizes
                 self._files.get_file(path, str(to))
             except FileNotFoundError as error:
                 raise BadShard(f"{name} is missing") from error
@@ -64,13 +63,6 @@ class RemoteFolder:
                 raise _unreachable(self.url(path), error) from error
 
         return fetch
-
-
-def _check_size(name: str, size_b: int | None) -> None:
-    """Refuse what is too large, as far as the backend knows sizes. Raises: BadShard."""
-    limit_b = TRIAL_JSON_LIMIT_B if name == TRIAL_JSON else FILE_LIMIT_B
-    if size_b is not None and size_b > limit_b:
-        raise BadShard(f"{name} is {format_bytes(size_b)}, more than {format_bytes(limit_b)}")
 
 
 def open_url(url: str) -> RemoteFolder:

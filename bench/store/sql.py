@@ -30,6 +30,11 @@ class Answer:
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """Each row by column name."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
 
 def ask(lab: Lab, query: str) -> Answer:
     """The answer to one or more statements (that of the last). Only reading is possible: the database is attached

@@ -125,10 +125,9 @@ def _check_numbers(record: TrialRecord) -> None:
     plain = codec.to_builtins(record)
     plain.pop("extra")
     for where, value in () if _storable(plain) else _numbers(plain, "$"):
-        if isinstance(value, int) and not -_INT64_LIMIT <= value < _INT64_LIMIT:
-            raise BadShard(f"{where} does not fit into 64 bits: {str(value)[:40]}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise BadShard(f"{where} is {value}")
+        if not _storable(value):
+            told = f"does not fit into 64 bits: {str(value)[:40]}" if isinstance(value, int) else f"is {value}"
+            raise BadShard(f"{where} {told}")
     for name, metric in record.metrics.items():
         if metric.name != name:
             raise BadShard(f"metrics[{name[:80]!r}] holds a metric named {metric.name[:80]!r}")

@@ -30,6 +30,11 @@ class WideColumn:
     field: Field
 
 
+def main_field(name: str) -> Literal["value", "p50"]:
+    """The number that stands for a metric: a scalar's value, a distribution's p50."""
+    return "value" if SPECS[name].kind == "scalar" else "p50"
+
+
 def wide_columns(*, headline: bool = False) -> tuple[WideColumn, ...]:
     """Every number of every metric, in the order in which people read them; the same whatever was measured. `headline`
     leaves out sample counts, and intervals but those of gated scalars.
