@@ -5,12 +5,15 @@ An id is the first 16 hex digits of the SHA-256 of canonical JSON (sorted keys, 
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import hashlib
 import json
 from typing import Any
 
-from bench.records import Case, DataSpec, DeviceInfo, EngineHandle, LocalModel, Parallelism
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields, replace
+
+from bench.records import LATER, Case, DataSpec, DeviceInfo, EngineHandle, LocalModel, Parallelism
 
 _NOT_MEASURED = ("name", "suite", "labels", "api_key_env")
 _NOT_CANONICAL_ARGS = frozenset({"port", "host", "log_file", "log_level", "verbosity", "api_key", "engine_python", "binary"})
@@ -23,8 +26,8 @@ def digest(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if not _as_before(f, value)}
+    if isinstance(value, Struct):
+        return {name: _plain(held) for name, before in _fields(type(value)) if (held := getattr(value, name)) != before}
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -34,16 +37,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _as_before(field: dataclasses.Field[Any], record: Any) -> bool:
-    """Whether a field came later and says what was so without it."""
-    return bool(field.metadata.get("later")) and getattr(record, field.name) == field.default
+@functools.cache
+def _fields(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a record, each with the value that leaves it out: its default where it came later (that is what was so
+    without it), else `NODEFAULT`, which no value is.
+    """
+    return tuple((f.name, f.default if LATER in getattr(f.type, "__metadata__", ()) else NODEFAULT) for f in fields(kind))
 
 
 def _known_by_content(case: Case) -> Case:
     """A file whose content is known counts by that, wherever it lies."""
     if case.data.sha256 is None:
         return case
-    return dataclasses.replace(case, data=dataclasses.replace(case.data, path=None))
+    return replace(case, data=replace(case.data, path=None))
 
 
 def case_id(case: Case) -> str:

@@ -6,23 +6,28 @@ negative) and a missing float is NaN; in records and in storage missing is `None
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from msgspec import Meta, Struct, field
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 SCHEMA_VERSION = 1
 """Version of `trial.json` and of the Parquet columns. Raised when the meaning of a stored value changes."""
 
 MISSING = -1
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+if TYPE_CHECKING:
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+else:  # half of a run's processes hold no arrays, and numpy takes longer to import than all that they do need
+    IntArray = FloatArray = Any
 Scalar = str | int | float | bool | None
 
-LATER = {"later": True}
+LATER = Meta(extra={"later": True})
 """Marks a field that was added when ids were in use already: at its default it takes no part in them."""
 
 
@@ -46,8 +51,7 @@ class Profile(StrEnum):
     OFFICIAL = "official"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LengthSpec:
+class LengthSpec(Struct, frozen=True, kw_only=True):
     """A distribution of token counts. `fixed`: always `mean`; `uniform`: mean*(1 +- spread); `normal`, `lognormal`:
     standard deviation `spread`*mean; `dataset`: as each row of the data set says, with their mean and their `largest`.
     """
@@ -55,11 +59,10 @@ class LengthSpec:
     dist: Literal["fixed", "uniform", "normal", "lognormal", "dataset"] = "fixed"
     mean: int
     spread: float = 0.0
-    largest: int | None = field(default=None, metadata=LATER)
+    largest: Annotated[int | None, LATER] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True):
     """A stretch of load that goes in a straight line from `start` to `end`: requests/s in open loop, requests in flight in
     closed loop. Equal ends make a step.
     """
@@ -69,8 +72,7 @@ class Stage:
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSpec:
+class DataSpec(Struct, frozen=True, kw_only=True):
     """Where prompts come from, beside the kind that `Case.dataset` names. `sha256` and `rows` (usable ones) are those of the
     file's content, None until it has been read. Rows outside the limits are left out. `salt`: put something new before each
     prompt, so that no prefix cache knows it. `prefix_tokens` come before the prompt and are shared by every
@@ -99,8 +101,7 @@ class DataSpec:
         return self.prefix_groups > 0 or self.shares_prefixes or not self.salt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadSpec:
+class LoadSpec(Struct, frozen=True, kw_only=True):
     """How requests arrive. Closed loop: `batch_size` requests in flight. Open loop: `request_rate` per second
     (None with `arrivals` burst: all at once), `max_concurrency` caps what is in flight. `num_prompts` makes the job
     count-bound. `stages` replace a constant load from `t0` on; `batch_size` is then the largest. Arrivals `trace` are those of
@@ -114,13 +115,12 @@ class LoadSpec:
     burstiness: float | None = None
     max_concurrency: int | None = None
     num_prompts: int | None = None
-    stages: tuple[Stage, ...] = field(default=(), metadata=LATER)
-    speed: float | None = field(default=None, metadata=LATER)
-    whole_trace: bool = field(default=False, metadata=LATER)
+    stages: Annotated[tuple[Stage, ...], LATER] = ()
+    speed: Annotated[float | None, LATER] = None
+    whole_trace: Annotated[bool, LATER] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class Sampling(Struct, frozen=True, kw_only=True):
     """Decoding settings sent with each request."""
 
     temperature: float = 0.0
@@ -128,16 +128,14 @@ class Sampling:
     ignore_eos: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slo:
+class Slo(Struct, frozen=True, kw_only=True):
     """A latency limit that a request must meet to count as goodput: `metric` is ttft, tpot or e2e; `limit_ms` in ms."""
 
     metric: Literal["ttft", "tpot", "e2e"]
     limit_ms: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parallelism:
+class Parallelism(Struct, frozen=True, kw_only=True):
     """How one engine is spread over its devices: ranks of tensor, pipeline, data and expert parallelism. Experts are spread over
     the tensor and data ranks that are there: `ep` adds no devices.
     """
@@ -153,8 +151,7 @@ class Parallelism:
         return self.tp * self.pp * self.dp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSpec:
+class ContainerSpec(Struct, frozen=True, kw_only=True):
     """How an engine runs in a container: the program that starts it, the image, whether it shares the host's network or has a
     port published (`bridge`), the size of its /dev/shm, and as whom it runs (None: as the image says).
     """
@@ -166,8 +163,7 @@ class ContainerSpec:
     user: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """One fully resolved point: nothing in it is a default that could change later. Immutable.
 
     `name`, `suite` and `labels` are for people and take no part in `case_id` (see `bench.identity`).
@@ -180,19 +176,19 @@ class Case:
     precision: str | None
     engine: str
     engine_args: dict[str, Scalar] = field(default_factory=dict)
-    engine_python: str | None = field(default=None, metadata=LATER)
+    engine_python: Annotated[str | None, LATER] = None
     """The Python that has the engine; None: found by the runner."""
-    container: ContainerSpec | None = field(default=None, metadata=LATER)
+    container: Annotated[ContainerSpec | None, LATER] = None
     """The container that has the engine; None: it is started as a process of this host."""
-    parallel: Parallelism = field(default=Parallelism(), metadata=LATER)
+    parallel: Annotated[Parallelism, LATER] = Parallelism()
     base_url: str | None = None
     api_key_env: str | None = None
     protocol: ProtocolName = "openai-chat"
-    stream: bool = field(default=True, metadata=LATER)
+    stream: Annotated[bool, LATER] = True
     """False: each answer comes whole, so that nothing is known of its first token."""
-    batching: Literal["continuous", "static"] = field(default="continuous", metadata=LATER)
+    batching: Annotated[Literal["continuous", "static"], LATER] = "continuous"
     """`static`: the engine gathers requests into whole batches and opens none before the last has ended; else as it schedules."""
-    tokenizer: str | None = field(default=None, metadata=LATER)
+    tokenizer: Annotated[str | None, LATER] = None
     """A `tokenizer.json`, or its folder, that counts output tokens where the server tells none."""
     devices: tuple[str, ...] = ()
     load: LoadSpec
@@ -203,7 +199,7 @@ class Case:
     """`synthetic`, or the format of the file in `data`: `sharegpt`, `jsonl`, `csv`, `parquet`, `mooncake`, `azure`; `file` until
     it has been looked at.
     """
-    data: DataSpec = field(default=DataSpec(), metadata=LATER)
+    data: Annotated[DataSpec, LATER] = DataSpec()
     seed: int = 0
     sampling: Sampling = field(default_factory=Sampling)
     duration_s: float
@@ -218,8 +214,7 @@ class Case:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class Search(Struct, frozen=True, kw_only=True):
     """What is looked for among loads from `low` to `high` with at most `points` of them measured.
 
     `knee`: the smallest load that doubling would raise throughput by less than `gain` (a share). `max-goodput`: the largest load
@@ -235,8 +230,7 @@ class Search:
     gain: float = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class Sweep(Struct, frozen=True, kw_only=True):
     """A search, and the case that it measures at each load: `case` stands at the lowest one."""
 
     case: Case
@@ -246,8 +240,7 @@ class Sweep:
 # --- where it runs ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShape:
+class ModelShape(Struct, frozen=True, kw_only=True):
     """The numbers of a model that roofline maths needs; None where unknown."""
 
     parameters: int | None = None
@@ -259,8 +252,7 @@ class ModelShape:
     vocab: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalModel:
+class LocalModel(Struct, frozen=True, kw_only=True):
     """Weights on this disk. `path` is a file (GGUF) or a folder; `weights_sha256` covers every weight byte, None when
     not hashed (with `weights_reason`). `made_of`: that of the weights which these were converted from, None for all others.
     """
@@ -277,8 +269,7 @@ class LocalModel:
     shape: ModelShape = field(default_factory=ModelShape)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedBoard:
+class PlacedBoard(Struct, frozen=True, kw_only=True):
     """A board, or a slice of one, that an engine may use: the probe that reads it, its uid, and the driver's number for it."""
 
     probe: str
@@ -286,8 +277,7 @@ class PlacedBoard:
     number: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Struct, frozen=True, kw_only=True):
     """The boards of a case: their uids as the probes name them, and the variables that show only them to an engine.
 
     `numbered_env`: the same with the driver's numbers, for engines that can't read ids; None where something has no number (a
@@ -302,8 +292,7 @@ class Placement:
     devices: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """Where to send load, always a URL. `api_key_env` is the *name* of the variable that holds the key, never the key.
 
     `token_ids`: prompts may be sent as token ids (exact lengths), drawn below `vocab_size`.
@@ -317,8 +306,7 @@ class Target:
     vocab_size: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineHandle:
+class EngineHandle(Struct, frozen=True, kw_only=True):
     """A running engine, as the probes and the store need it. `pids` are the roots of its process trees on this host,
     empty for an attached endpoint. `settings` are read back from the engine where it tells them.
     """
@@ -342,8 +330,7 @@ class EngineHandle:
     """What its weights are called where it brings them itself, so that runs of the same can be told; None for all others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSamples:
+class EngineSamples(Struct, frozen=True, kw_only=True):
     """An engine's own counters while a load ran, under the project's names: one column each, None where an answer lacked it;
     `at_ns` is when each answer came.
     """
@@ -352,8 +339,7 @@ class EngineSamples:
     counters: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostInfo:
+class HostInfo(Struct, frozen=True, kw_only=True):
     """The machine: `host_id` is a hash, no name or address is kept."""
 
     host_id: str
@@ -369,16 +355,14 @@ class HostInfo:
 # --- what was measured: load ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockAnchor:
+class ClockAnchor(Struct, frozen=True, kw_only=True):
     """The same moment on two clocks [ns]: ties monotonic stamps to dates."""
 
     monotonic_ns: int
     wall_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """`[t0_ns, t1_ns)` on the monotonic clock: throughput and energy use the same one. `whole_job` windows are compared
     only with their like.
     """
@@ -424,8 +408,7 @@ class ChunkKind(IntEnum):
     TOOL = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventLog:
+class EventLog(Struct, frozen=True, kw_only=True):
     """What the load generator saw, in columns: the only source of every latency and throughput number.
 
     Requests (length n, in order of `sent_ns`; stamps [ns], `MISSING` where the thing never happened):
@@ -468,8 +451,7 @@ class EventLog:
         return len(self.sent_ns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientHealth:
+class ClientHealth(Struct, frozen=True, kw_only=True):
     """The load generator's judgement of itself, over the window. None where it could not be told.
 
     `send_lag_*`: sent - scheduled (open loop), or refill delay after a completion (closed loop) [ms].
@@ -488,8 +470,7 @@ class ClientHealth:
     loop: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadProgress:
+class LoadProgress(Struct, frozen=True, kw_only=True):
     """A glance at running load, for the terminal only. `phase` is warmup, measure or drain."""
 
     phase: Literal["warmup", "measure", "drain"]
@@ -500,8 +481,7 @@ class LoadProgress:
     chunks_per_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadResult:
+class LoadResult(Struct, frozen=True, kw_only=True):
     """Everything that a load generator hands back. `window` is None if it was stopped before `t0`."""
 
     log: EventLog
@@ -518,8 +498,7 @@ Scope = Literal["accelerator", "module", "cpu_package", "dram", "node", "process
 Quality = Literal["measured", "modelled", "simulated"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SensorInfo:
+class SensorInfo(Struct, frozen=True, kw_only=True):
     """Where a quantity comes from: vendor call or file, raw unit, averaging window, and what was measured at start."""
 
     api: str
@@ -533,8 +512,7 @@ class SensorInfo:
     """Joules at which a counter wraps; None where it does not, or is not known to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceInfo:
+class DeviceInfo(Struct, frozen=True, kw_only=True):
     """One measured domain: an accelerator board, a CPU package, its DRAM, or the engine's own process tree.
 
     `uid` is stable across tools and reboots (board UUID, else PCI address). `board` groups domains of one physical board;
@@ -566,8 +544,7 @@ class DeviceInfo:
     """Why its power can't be one engine's alone (MIG slices, vGPU, HAMi), in words; None where nothing says so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeProblem:
+class ProbeProblem(Struct, frozen=True, kw_only=True):
     """Something present but unreadable, with the fix: shown by `bench devices` and `bench doctor`."""
 
     probe: str
@@ -576,8 +553,7 @@ class ProbeProblem:
     fix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """One sample of one domain with the monotonic clock before and after the call. Missing is None, never 0.
 
     `throttle`: standard names of active limits (`sw_power_cap`, `hw_thermal`, ...), empty when none is active, None when
@@ -601,8 +577,7 @@ class Reading:
     """Device memory that the engine's processes hold [bytes]; None where the vendor does not tell memory by process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamEnd:
+class StreamEnd(Struct, frozen=True, kw_only=True):
     """A telemetry stream that stopped early (hung, crashed, lost) and why."""
 
     probe: str
@@ -610,8 +585,7 @@ class StreamEnd:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Telemetry:
+class Telemetry(Struct, frozen=True, kw_only=True):
     """All readings of a trial. `period_s` is the polling period asked for. `idle` is the window measured before the engine
     started, `resident` the one with the model loaded and no load; None where not taken.
     """
@@ -629,8 +603,7 @@ class Telemetry:
 # --- what was measured: answers ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parting:
+class Parting(Struct, frozen=True, kw_only=True):
     """Where an engine's greedy answer leaves the reference's though that was sure of its token. `after` is the end of what both
     said, `expected` and `found` what each said next; `gap_nats` lay between the reference's two best tokens.
     """
@@ -642,8 +615,7 @@ class Parting:
     gap_nats: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputCheck:
+class OutputCheck(Struct, frozen=True, kw_only=True):
     """An engine's answers beside those of the reference run of the same weights (`bench.analysis.agreement`).
 
     `reference`: what gave those, in words. Of `steps` compared tokens `agreed` are the reference's. `ppl`, `reference_ppl`:
@@ -666,8 +638,7 @@ class OutputCheck:
 Group = Literal["all", "throughput", "latency", "energy", "memory"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(Struct, frozen=True, kw_only=True):
     """Why a trial, or a group of its metrics, is not to be trusted (`invalid`) or to be read with care (`warning`)."""
 
     code: str
@@ -676,8 +647,7 @@ class Reason:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class Metric(Struct, frozen=True, kw_only=True):
     """One number, or one distribution, with its unit. `value` for scalars; `p50`.. for distributions. `low`/`high` bound
     the headline (value or p50) at 95%. When it is undefined every number is None and `reason` says why.
     """
@@ -715,8 +685,7 @@ class Status(StrEnum):
     KILLED = "killed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """What the timing core says of a trial."""
 
     metrics: dict[str, Metric]
@@ -730,8 +699,7 @@ class Measured:
         return Status.INVALID if bad else Status.VALID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialKey:
+class TrialKey(Struct, frozen=True, kw_only=True):
     """Which trial of which run."""
 
     run_id: str
@@ -744,8 +712,7 @@ class TrialKey:
     """Above 1 where a resumed run measures again what had failed or was cut off; only the last attempt counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialRecord:
+class TrialRecord(Struct, frozen=True, kw_only=True):
     """`trial.json`: everything needed to recompute and to rerun one trial."""
 
     schema_version: int = SCHEMA_VERSION

@@ -5,10 +5,10 @@ from __future__ import annotations
 import resource
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from bench.load import WireLoad

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from bench import __version__, identity
 from bench.records import (
@@ -231,5 +231,5 @@ def save_trial(
 
 def same_log(one: EventLog, other: EventLog) -> bool:
     """Whether two event logs hold the same."""
-    pairs = [(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(EventLog)]
+    pairs = [(getattr(one, f.name), getattr(other, f.name)) for f in structs.fields(EventLog)]
     return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)

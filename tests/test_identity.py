@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench.identity import case_id, config_id, digest, series_id, trial_id, workload_id
 from bench.records import (
@@ -133,44 +133,44 @@ def test_digests_are_the_same_for_ever() -> None:
 
 
 def test_the_tables_of_this_file_hold_every_field_of_a_case() -> None:
-    assert {field.name for field in dataclasses.fields(Case)} == set(FOR_PEOPLE) | set(MEASURED)
+    assert {field.name for field in structs.fields(Case)} == set(FOR_PEOPLE) | set(MEASURED)
 
 
 @pytest.mark.parametrize("field", sorted(MEASURED))
 def test_every_measured_field_changes_the_case(field: str) -> None:
-    changed = dataclasses.replace(CASE, **{field: MEASURED[field]})
+    changed = structs.replace(CASE, **{field: MEASURED[field]})
     assert case_id(changed) != case_id(CASE)
     assert (workload_id(changed) != workload_id(CASE)) == (field in OF_THE_WORKLOAD)
 
 
 @pytest.mark.parametrize(("field", "value"), INNER)
 def test_every_field_inside_changes_the_case_and_the_workload(field: str, value: Any) -> None:
-    changed = dataclasses.replace(CASE, **{field: value})
+    changed = structs.replace(CASE, **{field: value})
     assert case_id(changed) != case_id(CASE)
     assert workload_id(changed) != workload_id(CASE)
 
 
 @pytest.mark.parametrize("field", sorted(FOR_PEOPLE))
 def test_what_is_for_people_does_not(field: str) -> None:
-    changed = dataclasses.replace(CASE, **{field: FOR_PEOPLE[field]})
+    changed = structs.replace(CASE, **{field: FOR_PEOPLE[field]})
     assert (case_id(changed), workload_id(changed)) == (case_id(CASE), workload_id(CASE))
 
 
 def test_ids_of_one_changed_field_are_all_different() -> None:
-    cases = [CASE, *(dataclasses.replace(CASE, **{field: value}) for field, value in [*MEASURED.items(), *INNER])]
+    cases = [CASE, *(structs.replace(CASE, **{field: value}) for field, value in [*MEASURED.items(), *INNER])]
     assert len({case_id(case) for case in cases}) == len(cases)
 
 
 def test_a_dataset_is_known_by_its_content() -> None:
-    one = dataclasses.replace(CASE, dataset="a.jsonl")
-    other = dataclasses.replace(CASE, dataset="copy/of/a.jsonl")
+    one = structs.replace(CASE, dataset="a.jsonl")
+    other = structs.replace(CASE, dataset="copy/of/a.jsonl")
     assert workload_id(one, "sha") == workload_id(other, "sha") != workload_id(one, "other sha")
     assert workload_id(one) != workload_id(other)
 
 
 def test_a_file_whose_content_is_known_counts_by_that_wherever_it_lies() -> None:
-    here, there = (dataclasses.replace(CASE, data=DataSpec(path=path, sha256="abc")) for path in ("a.jsonl", "/data/b.jsonl"))
-    changed = dataclasses.replace(CASE, data=DataSpec(path="a.jsonl", sha256="def"))
+    here, there = (structs.replace(CASE, data=DataSpec(path=path, sha256="abc")) for path in ("a.jsonl", "/data/b.jsonl"))
+    changed = structs.replace(CASE, data=DataSpec(path="a.jsonl", sha256="def"))
     assert (case_id(here), workload_id(here)) == (case_id(there), workload_id(there))
     assert case_id(here) != case_id(changed)
     assert workload_id(here) != workload_id(changed)
@@ -184,10 +184,10 @@ def test_every_field_of_the_parts_is_tried_above() -> None:
             field.name
             for part, value in [*INNER, *((n, v) for n, v in MEASURED.items() if n in base)]
             if part == name
-            for field in dataclasses.fields(record)  # type: ignore[arg-type]
+            for field in structs.fields(record)
             if getattr(value, field.name) != getattr(record, field.name)
         }
-        assert tried == {field.name for field in dataclasses.fields(record)}, name  # type: ignore[arg-type]
+        assert tried == {field.name for field in structs.fields(record)}, name
 
 
 VALUES = st.recursive(
@@ -244,27 +244,27 @@ def series(case: Case = CASE, model: LocalModel | None = MODEL, engine: EngineHa
 
 
 def test_a_series_goes_on_over_versions_drivers_ports_and_machines() -> None:
-    moved = dataclasses.replace(CASE, engine_args={**CASE.engine_args, "port": 9, "log_file": "/x", "api_key": "k"})
-    newer = dataclasses.replace(ENGINE, version="2", build="b2", settings={"n": 2}, pids=(7,))
-    twin = dataclasses.replace(BOARD, uid="gpu-7", driver="2.0")
-    elsewhere = dataclasses.replace(MODEL, path="/elsewhere")
+    moved = structs.replace(CASE, engine_args={**CASE.engine_args, "port": 9, "log_file": "/x", "api_key": "k"})
+    newer = structs.replace(ENGINE, version="2", build="b2", settings={"n": 2}, pids=(7,))
+    twin = structs.replace(BOARD, uid="gpu-7", driver="2.0")
+    elsewhere = structs.replace(MODEL, path="/elsewhere")
     assert series(moved, elsewhere, newer, twin) == series()
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        series(dataclasses.replace(CASE, engine_args={"threads": 3})),
-        series(dataclasses.replace(CASE, precision="int8")),
-        series(dataclasses.replace(CASE, seed=9)),
-        series(dataclasses.replace(CASE, batching="static")),
-        series(CASE, dataclasses.replace(MODEL, weights_sha256="other")),
+        series(structs.replace(CASE, engine_args={"threads": 3})),
+        series(structs.replace(CASE, precision="int8")),
+        series(structs.replace(CASE, seed=9)),
+        series(structs.replace(CASE, batching="static")),
+        series(CASE, structs.replace(MODEL, weights_sha256="other")),
         series(CASE, None),
-        series(CASE, MODEL, dataclasses.replace(ENGINE, name="other")),
-        series(CASE, MODEL, dataclasses.replace(ENGINE, precision="int4")),
+        series(CASE, MODEL, structs.replace(ENGINE, name="other")),
+        series(CASE, MODEL, structs.replace(ENGINE, precision="int4")),
         series(CASE, MODEL, ENGINE, BOARD, BOARD),
-        series(CASE, MODEL, ENGINE, dataclasses.replace(BOARD, name="Other")),
-        series(CASE, MODEL, ENGINE, dataclasses.replace(BOARD, power_limit_w=200.0)),
+        series(CASE, MODEL, ENGINE, structs.replace(BOARD, name="Other")),
+        series(CASE, MODEL, ENGINE, structs.replace(BOARD, power_limit_w=200.0)),
     ],
 )
 def test_another_workload_model_engine_or_board_is_another_series(other: str) -> None:
@@ -272,17 +272,17 @@ def test_another_workload_model_engine_or_board_is_another_series(other: str) ->
 
 
 @pytest.mark.parametrize(
-    "engine", [dataclasses.replace(ENGINE, **change) for change in ({"version": "2"}, {"build": "b2"}, {"settings": {"n": 2}})]
+    "engine", [structs.replace(ENGINE, **change) for change in ({"version": "2"}, {"build": "b2"}, {"settings": {"n": 2}})]
 )
 def test_a_configuration_ends_with_the_version_build_and_settings(engine: EngineHandle) -> None:
     assert config_id("s", engine, (BOARD,)) != config_id("s", ENGINE, (BOARD,))
 
 
 def test_a_configuration_ends_with_the_driver_and_ignores_the_host() -> None:
-    assert config_id("s", ENGINE, (dataclasses.replace(BOARD, driver="2"),)) != config_id("s", ENGINE, (BOARD,))
-    host = dataclasses.replace(BOARD, scope="cpu_package", driver="other")
+    assert config_id("s", ENGINE, (structs.replace(BOARD, driver="2"),)) != config_id("s", ENGINE, (BOARD,))
+    host = structs.replace(BOARD, scope="cpu_package", driver="other")
     assert config_id("s", ENGINE, (BOARD, host)) == config_id("s", ENGINE, (BOARD,))
-    moved = dataclasses.replace(ENGINE, pids=(9,), command=("y",), log_path="/x")
+    moved = structs.replace(ENGINE, pids=(9,), command=("y",), log_path="/x")
     assert config_id("s", moved, (BOARD,)) == config_id("s", ENGINE, (BOARD,))
 
 

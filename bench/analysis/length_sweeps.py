@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from bench.analysis.energy_split import EnergySplit, SweepPoint, split_energy
 from bench.identity import case_id

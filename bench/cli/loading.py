@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec import structs
 
 from bench.cli.options import Command
 from bench.cli.typed import Whole
@@ -89,5 +90,5 @@ def pinned(suite: Suite) -> Suite:
     return replace(
         suite,
         cases=tuple(pin(case) for case in suite.cases),
-        sweeps=tuple(replace(sweep, case=pin(sweep.case)) for sweep in suite.sweeps),
+        sweeps=tuple(structs.replace(sweep, case=pin(sweep.case)) for sweep in suite.sweeps),
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from bench import codec
 from bench.cli.options import Command

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from bench import suite
 from bench.analysis.compare import COMPARED, ENERGY, Comparison, adjust, paired_ratio
 from bench.errors import UsageError
@@ -49,8 +51,10 @@ def new_pairs(chosen: suite.Suite, base: str, cand: str, count: int) -> Pairs:
     sides = [suite.override(chosen, settings_of(spec)).cases for spec in (base, cand)]
     if len(sides[0]) != len(sides[1]):
         raise UsageError(f"the base has {len(sides[0])} cases and the candidate {len(sides[1])}")
-    ones, twos = (tuple(replace(case, repeats=count) for case in side) for side in sides)
-    return Pairs(base=ones, cand=tuple(replace(two, name=one.name) for one, two in zip(ones, twos, strict=True)), count=count)
+    ones, twos = (tuple(structs.replace(case, repeats=count) for case in side) for side in sides)
+    return Pairs(
+        base=ones, cand=tuple(structs.replace(two, name=one.name) for one, two in zip(ones, twos, strict=True)), count=count
+    )
 
 
 def settings_of(spec: str) -> dict[str, Any]:

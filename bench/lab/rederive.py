@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from bench import codec, timing
 from bench.errors import StoreError
@@ -140,7 +141,7 @@ def differences(stored: TrialRecord, found: Measured) -> Iterator[Difference]:
 
 def _as_stored(record: TrialRecord, found: Measured) -> TrialRecord:
     """`found` after the way to disk and back, so that only what differs there counts as a difference."""
-    made = dataclasses.replace(record, metrics=found.metrics, reasons=found.reasons, energy_scope=found.energy_scope)
+    made = structs.replace(record, metrics=found.metrics, reasons=found.reasons, energy_scope=found.energy_scope)
     return codec.decode(encode_record(made), TrialRecord)
 
 
@@ -148,7 +149,7 @@ def _metric_differences(name: str, stored: Metric | None, again: Metric | None) 
     if stored is None or again is None:
         yield Difference(what=name, stored=_headline(stored), recomputed=_headline(again))
         return
-    for field in dataclasses.fields(Metric):
+    for field in structs.fields(Metric):
         old, new = getattr(stored, field.name), getattr(again, field.name)
         if not _same(old, new):
             yield Difference(what=f"{name}.{field.name}", stored=old, recomputed=new)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from bench.analysis.knee import LoadPoint
 from bench.analysis.pool import pooled_value
 from bench.analysis.search import Step, advance, conclude
@@ -22,8 +24,12 @@ _STARVED = frozenset({"too_few_requests"})
 def case_at(sweep: Sweep, load: float) -> Case:
     """The case that a sweep measures at a load."""
     case, over = sweep.case, sweep.search.over
-    spec = replace(case.load, batch_size=round(load)) if over == "batch_size" else replace(case.load, request_rate=load)
-    return replace(case, name=f"{case.name}/{over}={load:g}", load=spec)
+    spec = (
+        structs.replace(case.load, batch_size=round(load))
+        if over == "batch_size"
+        else structs.replace(case.load, request_rate=load)
+    )
+    return structs.replace(case, name=f"{case.name}/{over}={load:g}", load=spec)
 
 
 def search_id(sweep: Sweep) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from array import array
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
 
 import numpy as np
+from msgspec.structs import replace
 
 from bench.errors import TargetError
 from bench.load.address import Address

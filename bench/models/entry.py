@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from bench import gguf
 from bench.models import safetensors
 from bench.models.layout import Format, Layout
@@ -110,7 +112,7 @@ def _read(root: Path, layout: Layout) -> tuple[ModelShape, str | None]:
     if layout.format == "gguf":
         headers = [gguf.read_header(root / name) for name in layout.weights]
         parameters = sum(h.parameters for h in headers) or None
-        return replace(gguf.shape(headers[0]), parameters=parameters), gguf.licence(headers[0])
+        return structs.replace(gguf.shape(headers[0]), parameters=parameters), gguf.licence(headers[0])
     if layout.format == "safetensors":
         return safetensors.shape(root, [root / name for name in layout.weights]), None
     if layout.format == "openvino":

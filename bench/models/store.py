@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import structs
 
 from bench.cache_dir import default_dir
 from bench.catalog import models as catalog
@@ -237,5 +239,5 @@ def _local_model(name: str, root: Path, entry: Entry) -> LocalModel:
 
 def _merged(first: ModelShape, second: ModelShape) -> ModelShape:
     """`first`, with what it lacks from `second`."""
-    pairs = {f.name: getattr(first, f.name) for f in fields(ModelShape)}
+    pairs = {f.name: getattr(first, f.name) for f in structs.fields(ModelShape)}
     return ModelShape(**{name: getattr(second, name) if value is None else value for name, value in pairs.items()})

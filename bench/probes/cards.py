@@ -6,8 +6,10 @@ Each quantity comes from the first way that has it, and says which one that was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from bench.clock import Clock
 from bench.errors import ProbeError

@@ -10,9 +10,10 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from bench import codec
 from bench.clock import SYSTEM, Clock
@@ -21,7 +22,7 @@ from bench.ports import Discovery
 from bench.records import DeviceInfo, ProbeProblem, Reading, SensorInfo
 
 NAME = "replay"
-_COLUMNS = tuple(field.name for field in fields(Reading))
+_COLUMNS = tuple(field.name for field in structs.fields(Reading))
 
 
 class CannotReplay(Exception):
@@ -70,7 +71,9 @@ class ReplayProbe:
         now_ns = self._clock.monotonic_ns() - self._shift_ns
         at = max(0, bisect_right(readings, now_ns, key=lambda reading: reading.after_ns) - 1)
         found = readings[at]
-        return replace(found, uid=uid, before_ns=found.before_ns + self._shift_ns, after_ns=found.after_ns + self._shift_ns)
+        return structs.replace(
+            found, uid=uid, before_ns=found.before_ns + self._shift_ns, after_ns=found.after_ns + self._shift_ns
+        )
 
     def close(self) -> None:
         self._readings = {}
@@ -133,7 +136,7 @@ def _info(uid: str, index: int, readings: list[Reading], described: Mapping[str,
     base = known or DeviceInfo(
         uid=uid, probe=NAME, vendor="recorded", name=f"recorded {original}", index=index, scope="accelerator"
     )
-    return replace(
+    return structs.replace(
         base,
         uid=uid,
         probe=NAME,
@@ -141,7 +144,7 @@ def _info(uid: str, index: int, readings: list[Reading], described: Mapping[str,
         quality="simulated",
         board=f"{NAME}:{base.board}" if known and base.board else uid,
         covers=tuple(f"{NAME}:{covered}" for covered in base.covers),
-        power=None if power is None else replace(power, api=f"replay of {power.api.removeprefix('replay of ')}"),
-        energy=None if energy is None else replace(energy, api=f"replay of {energy.api.removeprefix('replay of ')}"),
+        power=None if power is None else structs.replace(power, api=f"replay of {power.api.removeprefix('replay of ')}"),
+        energy=None if energy is None else structs.replace(energy, api=f"replay of {energy.api.removeprefix('replay of ')}"),
         power_reason=None if power is not None else base.power_reason or "the recording has no power",
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
+
+from msgspec.structs import replace
 
 from bench.records import DeviceInfo, Reading, SensorInfo
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from bench.records import DeviceInfo, EngineHandle, Placement
 from bench.session.telemetry import ACCELERATOR_SCOPES, Baselines

@@ -6,13 +6,13 @@ process named in it is gone.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from msgspec.structs import replace
 
 from bench import codec
 from bench.errors import StoreError
@@ -161,9 +161,7 @@ def _killed_record(folder: Path, owner: Owner, told: dict[str, str]) -> TrialRec
             ended=ended,
             extra={"adopted": told},
         )
-    return dataclasses.replace(
-        draft, key=owner.key, status=Status.KILLED, error=error, ended=ended, extra={**draft.extra, "adopted": told}
-    )
+    return replace(draft, key=owner.key, status=Status.KILLED, error=error, ended=ended, extra={**draft.extra, "adopted": told})
 
 
 def _last_sign_of_life(folder: Path, started: ClockAnchor) -> ClockAnchor:

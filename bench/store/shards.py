@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import shutil
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec.structs import replace
 
 from bench import __version__, clock, codec
 from bench.errors import StoreError
@@ -61,7 +61,7 @@ class OpenShard:
         keep_raw = False
         if log is None and self._recover is not None and _spilled(self._folder):
             log, told = recovered_log(self._folder, self._recover)
-            record = dataclasses.replace(record, extra={**record.extra, "event_log": told})
+            record = replace(record, extra={**record.extra, "event_log": told})
             keep_raw = log is None
             log = log or None
         folder = finish(self._results, self._folder, record, log, telemetry, keep_raw=keep_raw)
@@ -130,7 +130,7 @@ def finish(
         siblings = [folder / name for name in layout.SIBLINGS if (folder / name).is_file()]
         for path in siblings:
             layout.sync(path)
-        record = dataclasses.replace(record, files={path.name: layout.sha256_file(path) for path in siblings})
+        record = replace(record, files={path.name: layout.sha256_file(path) for path in siblings})
         _write_bytes(folder / layout.TRIAL_JSON, encode_record(record))
         if keep_raw:
             _set_aside(results, folder)

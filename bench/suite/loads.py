@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+from msgspec import structs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, TypeAdapter, WithJsonSchema
 
 from bench.records import DataSpec, Stage
@@ -58,7 +59,7 @@ class Dataset:
         if path is None:
             return self
         seen = os.path.normpath(os.path.join(folder, path))  # noqa: PTH118  keeps it relative
-        return replace(self, data=replace(self.data, path=seen))
+        return replace(self, data=structs.replace(self.data, path=seen))
 
     def __str__(self) -> str:
         """As part of a case's name."""

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from msgspec import structs
+
 from bench.records import Case, ContainerSpec, DataSpec, LengthSpec, LoadSpec, Parallelism, Profile, Sampling, Search
 from bench.suite.loads import Dataset, Stages
 from bench.suite.matrix import Point
@@ -109,7 +111,7 @@ def data_of(point: Point) -> tuple[str, DataSpec]:
     found = dataset if isinstance(dataset, Dataset) else Dataset(kind="synthetic", data=DataSpec())
     tokens = point.get("prefix_tokens", 0)
     groups = point.get("prefix_groups", 1) if tokens else 0
-    return found.kind, replace(found.data, prefix_tokens=tokens, prefix_groups=groups)
+    return found.kind, structs.replace(found.data, prefix_tokens=tokens, prefix_groups=groups)
 
 
 def lengths_of(point: Point) -> tuple[LengthSpec, LengthSpec]:

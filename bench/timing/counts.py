@@ -7,9 +7,10 @@ end, special tokens up to the length asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from bench.records import MISSING, Case, ChunkKind, EventLog, FloatArray, IntArray, Outcome
 from bench.timing.population import BoolArray, Population

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 
 from bench.records import FloatArray, Metric
 from bench.stats import bootstrap_ratio
@@ -215,4 +216,4 @@ def _times(name: str, metric: Metric, factor: float) -> Metric:
     ends = [None if end is None else end * factor for end in (metric.low, metric.high)]
     terms = scaled(metric.terms, factor)
     unit = SPECS[name].unit
-    return replace(metric, name=name, unit=unit, value=metric.value * factor, low=ends[0], high=ends[1], terms=terms)
+    return structs.replace(metric, name=name, unit=unit, value=metric.value * factor, low=ends[0], high=ends[1], terms=terms)

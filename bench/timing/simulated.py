@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from bench.records import Metric
 from bench.timing.joules import Baseline, Work, energy_metrics

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from bench.analysis.pool import PoolKey, pool, pool_records
 from bench.records import ClockAnchor, HostInfo, Metric, Status, TrialKey, TrialRecord

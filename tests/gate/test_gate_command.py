@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench import identity
 from bench.records import ClockAnchor, Status, TrialRecord
@@ -35,7 +36,7 @@ def trial(
         "case": case,
         "run_id": run_id,
         "repeat": repeat,
-        "key": type(key)(**{f: getattr(key, f) for f in key.__slots__} | {"role": role, "trial_id": f"{role}-{night}-{repeat}"}),
+        "key": replace(key, role=role, trial_id=f"{role}-{night}-{repeat}"),
         "started": at,
         "engine": engine,
         "config_id": identity.config_id(series, engine, ()),

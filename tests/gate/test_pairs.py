@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 from scipy import stats as scipy_stats
 
 from bench import codec, suite
@@ -56,7 +57,7 @@ def test_pairs_that_can_t_be_are_refused(chosen: suite.Suite, cand: str, count: 
 
 def some_pairs(count: int = 3) -> Pairs:
     base = a_case("point", repeats=count, engine_args={"v": 1})
-    return Pairs(base=(base,), cand=(replace(base, engine_args={"v": 2}),), count=count)
+    return Pairs(base=(base,), cand=(structs.replace(base, engine_args={"v": 2}),), count=count)
 
 
 def test_the_side_that_goes_first_changes_from_pair_to_pair() -> None:
@@ -94,7 +95,7 @@ def test_the_same_setting_on_both_sides_gives_trials_of_their_own(tmp_path: Path
 def test_pairs_that_were_cut_off_are_gone_on_with(tmp_path: Path) -> None:
     pairs = some_pairs()
     whole = measured(Rig(tmp_path / "one"), pairs)
-    history = (*whole.records[:3], replace(whole.records[3], status=Status.KILLED))
+    history = (*whole.records[:3], structs.replace(whole.records[3], status=Status.KILLED))
     assert [(t.role, t.repeat) for t in left_of(pairs, history)] == [(t.role, t.repeat) for t in in_turns(pairs)[3:]]
     again = measured(Rig(tmp_path / "two"), pairs, history)
     assert [r.key.attempt for r in again.records] == [1, 1, 1, 2, 1, 1]
@@ -102,7 +103,7 @@ def test_pairs_that_were_cut_off_are_gone_on_with(tmp_path: Path) -> None:
 
 def ab_record(role: str, repeat: int, tok_per_s: float, **over: object) -> TrialRecord:
     case = make_case(load=LoadSpec(kind="closed", batch_size=8))
-    key = replace(make_key(case, "r", repeat), role=role, trial_id=f"{role}{repeat}")
+    key = structs.replace(make_key(case, "r", repeat), role=role, trial_id=f"{role}{repeat}")
     metrics = make_metrics(output_tok_per_s=tok_per_s)
     return make_record(**({"case": case, "run_id": "r", "repeat": repeat, "key": key, "metrics": metrics} | over))  # type: ignore[arg-type]
 
@@ -121,14 +122,14 @@ def test_what_ails_both_of_a_pair_does_not_hide_a_difference() -> None:
 
 def test_half_a_pair_is_none_and_scopes_are_not_mixed() -> None:
     records = [ab_record(role, n, 400.0 + n) for n in range(4) for role in (BASE_ROLE, CAND_ROLE)]
-    records[1] = replace(records[1], status=Status.INVALID)
-    records[3] = replace(records[3], energy_scope="node")
+    records[1] = structs.replace(records[1], status=Status.INVALID)
+    records[3] = structs.replace(records[3], energy_scope="node")
     (found,) = paired_cases(records)
     assert found.pairs == 3
     joules = next(one for one in found.metrics if one.metric == "j_per_output_tok")
     assert joules.verdict == "not comparable"
     assert "accelerator and node" in (joules.reason or "")
-    assert paired_cases([replace(record, status=Status.FAILED) for record in records])[0].pairs == 0
+    assert paired_cases([structs.replace(record, status=Status.FAILED) for record in records])[0].pairs == 0
 
 
 def test_paired_ratio_is_students_on_log_differences() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench import codec
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EngineDied, StoreError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench.clock import FakeClock
 from bench.lab.power import STRETCH_S, Stretches, record_command

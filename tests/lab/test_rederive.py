@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import math
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench import codec
 from bench.clock import FakeClock
@@ -57,7 +57,7 @@ class RecyclingLoad(FakeLoad):
     """A load that ran out of prompts."""
 
     def run(self, plan: LoadPlan, *told: Any) -> LoadResult:
-        return dataclasses.replace(super().run(plan, *told), prompts_recycled=True)
+        return structs.replace(super().run(plan, *told), prompts_recycled=True)
 
 
 def session_shards(root: Path, load: FakeLoad, clock: FakeClock, boards: int) -> list[Path]:
@@ -199,7 +199,7 @@ def test_any_requests_give_the_same_numbers_again(tmp_path_factory: pytest.TempP
 
 
 def changed(folder: Path, **over: Any) -> Rederived:
-    return rederive(dataclasses.replace(read(folder), **over), folder)
+    return rederive(structs.replace(read(folder), **over), folder)
 
 
 @pytest.fixture
@@ -211,10 +211,10 @@ def test_a_changed_number_is_found_and_named(shard: Path) -> None:
     record = read(shard)
     value = record.metrics["output_tok_per_s"].value
     assert value is not None
-    faster = dataclasses.replace(record.metrics["output_tok_per_s"], value=value * (1 + 1e-9))
+    faster = structs.replace(record.metrics["output_tok_per_s"], value=value * (1 + 1e-9))
     found = changed(shard, metrics={**record.metrics, "output_tok_per_s": faster})
     assert [(d.what, d.stored, d.recomputed) for d in found.differences] == [("output_tok_per_s.value", faster.value, value)]
-    rounded = dataclasses.replace(faster, value=math.nextafter(value, math.inf))
+    rounded = structs.replace(faster, value=math.nextafter(value, math.inf))
     assert changed(shard, metrics={**record.metrics, "output_tok_per_s": rounded}).agrees
 
 
@@ -250,7 +250,7 @@ def test_the_polling_period_is_taken_from_the_shard(tmp_path: Path) -> None:
 def test_a_metric_that_is_new_or_gone_is_a_difference(shard: Path) -> None:
     record = read(shard)
     without = {name: metric for name, metric in record.metrics.items() if name != "error_share"}
-    extra = {**record.metrics, "old_ms": dataclasses.replace(record.metrics["ttft_ms"], name="old_ms")}
+    extra = {**record.metrics, "old_ms": structs.replace(record.metrics["ttft_ms"], name="old_ms")}
     assert [(d.what, d.stored, d.recomputed) for d in changed(shard, metrics=without).differences] == [("error_share", None, 0.0)]
     assert [(d.what, d.recomputed) for d in changed(shard, metrics=extra).differences] == [("old_ms", None)]
 
@@ -278,10 +278,10 @@ def test_a_trial_without_numbers_has_nothing_to_compare(tmp_path: Path) -> None:
 
 def test_nothing_that_the_numbers_depend_on_is_left_out_of_the_shard() -> None:
     """Whoever adds an input of the timing core must store it, and hand it over in `recompute`: then add it here."""
-    assert [f.name for f in dataclasses.fields(LoadResult)] == [
+    assert [f.name for f in structs.fields(LoadResult)] == [
         "log", "window", "health", "dataset_hash", "interrupted", "prompts_recycled",
     ]  # fmt: skip
-    assert [f.name for f in dataclasses.fields(Telemetry)] == [
+    assert [f.name for f in structs.fields(Telemetry)] == [
         "devices", "readings", "ends", "problems", "period_s", "idle", "resident", "idle_readings",
     ]  # fmt: skip
     assert list(inspect.signature(measure).parameters) == [

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from bench.clock import FakeClock
 from bench.lab.selftest import NEXT_STEPS, DeviceTest, selftest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench.identity import case_id
 from bench.lab.sweeps import SweepPlanner, case_at, point_of, search_id

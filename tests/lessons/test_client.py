@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.load.arrivals import arrival_offsets_s
 from bench.records import LengthSpec, LoadSpec, Outcome, Telemetry

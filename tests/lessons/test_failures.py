@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from bench.records import LoadSpec, Metric, Outcome, Telemetry
 from bench.timing import measure
@@ -105,7 +105,7 @@ def test_failures_at_infinity_never_turn_into_nan() -> None:
     assert found["ttft_adjusted_ms"].p99 is None
     assert found["ttft_adjusted_ms"].reason == "p99: 2 of 100 requests (2.0%) never succeeded"
     for metric in found.values():
-        told = [getattr(metric, field.name) for field in fields(Metric)]
+        told = [getattr(metric, field.name) for field in structs.fields(Metric)]
         assert all(math.isfinite(value) for value in told if isinstance(value, float)), metric
 
 

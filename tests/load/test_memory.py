@@ -44,7 +44,7 @@ def test_thirty_million_chunks_need_less_than_a_gibibyte() -> None:
 
 
 def same(one: EventLog, other: EventLog) -> bool:
-    names = [name for name in EventLog.__slots__ if name not in ("finish_reason", "error")]
+    names = [name for name in EventLog.__struct_fields__ if name not in ("finish_reason", "error")]
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench.clock import FakeClock
 from bench.errors import ProbeError
@@ -254,7 +255,7 @@ class TestRate:
 
     def test_what_is_published_stays_where_nothing_moved(self) -> None:
         sensor = SensorInfo(api="fake", unit="W", update_period_s=0.1)
-        device = replace(board("a", energy=False), power=sensor)
+        device = structs.replace(board("a", energy=False), power=sensor)
         harness = Harness(FakeProbe(FakeClock(), [device], update_s=1000.0), 3.0)
         power = harness.discoveries()[-1].devices[0].power
         assert power is not None

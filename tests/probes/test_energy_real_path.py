@@ -8,11 +8,12 @@ import os
 import signal
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.probes.host import ChildProbeHost
 from bench.probes.stream import ChildProbeStream

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from bench.records import LengthSpec, LoadSpec, Profile, Reason, Stage, Status, TrialRecord
 from bench.reports.advice import next_steps, only_busy

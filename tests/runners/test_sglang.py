@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench.errors import EngineMissing, UsageError
 from bench.records import Case, LengthSpec, Parallelism, Placement
@@ -119,7 +120,7 @@ def test_the_context_is_what_the_cases_need_unless_it_is_given() -> None:
     wanted = case(input_tokens=LengthSpec(mean=500), output_tokens=LengthSpec(mean=100), protocol="openai-completions")
     line, _ = line_of(facts(), wanted)
     assert line[line.index("--context-length") + 1] == str(500 + 100 + 64)
-    line, _ = line_of(facts(), replace(wanted, engine_args={"context_length": 4096}))
+    line, _ = line_of(facts(), structs.replace(wanted, engine_args={"context_length": 4096}))
     assert line.count("--context-length") == 1
     assert line[line.index("--context-length") + 1] == "4096"
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench.errors import EngineMissing, EngineStartError, UsageError
 from bench.records import Case, LengthSpec, LoadSpec, LocalModel, Parallelism, Placement
@@ -114,7 +115,7 @@ def test_the_context_is_what_the_cases_need_unless_it_is_given() -> None:
     )
     line, _ = line_of(facts(), wanted)
     assert line[line.index("--max-model-len") + 1] == str(500 + 100 + 64)
-    line, _ = line_of(facts(), replace(wanted, engine_args={"max_model_len": 4096}))
+    line, _ = line_of(facts(), structs.replace(wanted, engine_args={"max_model_len": 4096}))
     assert line.count("--max-model-len") == 1
     assert line[line.index("--max-model-len") + 1] == "4096"
 
@@ -136,7 +137,7 @@ def test_boards_are_shown_by_id_only_to_versions_that_can_read_them() -> None:
     old = replace(old, flags=replace(old.flags, options=tuple(o for o in old.flags.options if "--device-ids" not in o.flags)))
     assert line_of(old, case(), placement=placement)[1].items() >= by_number.items()
     with pytest.raises(UsageError, match="by number only"):
-        line_of(old, case(), placement=replace(placement, numbered_env=None))
+        line_of(old, case(), placement=structs.replace(placement, numbered_env=None))
 
 
 def test_the_kv_cache_of_a_cpu_is_sized_and_left_alone_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:

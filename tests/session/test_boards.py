@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from bench.records import DeviceInfo, EngineHandle, Placement, Reading, SensorInfo, Window
 from bench.session.boards import measured_domains

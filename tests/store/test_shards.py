@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import resource
 import subprocess
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench import codec
 from bench.errors import StoreError
@@ -45,7 +45,7 @@ def test_a_saved_trial_lies_under_its_utc_date_with_hashes_of_its_siblings(tmp_p
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["chunks.parquet", "engine.log", "requests.parquet", "telemetry.parquet", "trial.json"]
     stored = read(folder)
-    assert stored == dataclasses.replace(record, files=stored.files)
+    assert stored == structs.replace(record, files=stored.files)
     assert stored.files == {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in names if n != "trial.json"}
     assert list((tmp_path / "shards" / ".partial").iterdir()) == []
 
@@ -91,7 +91,7 @@ def test_a_record_survives_json(values: list[float], text: str, extra: dict[str,
         metrics=make_metrics(output_tok_per_s=values[0], ttft_ms=None),
         engine_metrics_after={f"m{i}": v for i, v in enumerate(values)},
         extra=extra,
-        started=dataclasses.replace(base.started, wall_ns=wall_ns),
+        started=structs.replace(base.started, wall_ns=wall_ns),
     )
     assert codec.decode(encode_record(record), TrialRecord) == record
 
@@ -119,7 +119,7 @@ def test_an_event_log_survives_parquet(tmp_path: Path, log: EventLog) -> None:
 
 
 def test_counts_of_a_tokenizer_survive_parquet(tmp_path: Path) -> None:
-    log = dataclasses.replace(make_event_log(3, 0), output_retokenized=np.array([4, -1, 5]))
+    log = structs.replace(make_event_log(3, 0), output_retokenized=np.array([4, -1, 5]))
     write_log(tmp_path, "t", log)
     assert same_log(read_log(tmp_path), log)
 
@@ -137,7 +137,7 @@ def test_a_log_of_an_earlier_bench_without_the_newest_column_is_read(tmp_path: P
 def test_an_empty_event_log_survives_parquet(tmp_path: Path) -> None:
     nothing = np.zeros(0, dtype=np.int64)
     special = {"finish_reason": (), "error": (), "output_retokenized": None}
-    log = EventLog(**{f.name: special.get(f.name, nothing) for f in dataclasses.fields(EventLog)})  # type: ignore[arg-type]
+    log = EventLog(**{f.name: special.get(f.name, nothing) for f in structs.fields(EventLog)})  # type: ignore[arg-type]
     write_log(tmp_path, "t", log)
     assert same_log(read_log(tmp_path), log)
 
@@ -146,7 +146,7 @@ def test_an_empty_event_log_survives_parquet(tmp_path: Path) -> None:
 @settings(max_examples=25, deadline=None)
 def test_texts_survive_parquet(tmp_path_factory: pytest.TempPathFactory, errors: list[str | None]) -> None:
     folder = tmp_path_factory.mktemp("log")
-    log = dataclasses.replace(make_event_log(len(errors)), error=tuple(errors))
+    log = structs.replace(make_event_log(len(errors)), error=tuple(errors))
     write_log(folder, "o'clock", log)
     assert read_log(folder).error == log.error
 
@@ -178,10 +178,10 @@ def test_every_field_of_a_reading_and_of_a_log_is_stored(tmp_path: Path) -> None
         uid="a", before_ns=1, after_ns=2, power_w=1.5, energy_j=2.5, memory_used_b=3, utilisation=0.5, temperature_c=4.5,
         clock_mhz=5.5, throttle=("x",), foreign_processes=2.0, engine_memory_b=6,
     )  # fmt: skip
-    assert all(getattr(full, f.name) is not None for f in dataclasses.fields(Reading))
+    assert all(getattr(full, f.name) is not None for f in structs.fields(Reading))
     write_telemetry(tmp_path, "t", Telemetry(readings=(full,)))
     assert read_readings(tmp_path)[1] == (full,)
-    fields = {f.name: np.full(1, i) for i, f in enumerate(dataclasses.fields(EventLog))}
+    fields = {f.name: np.full(1, i) for i, f in enumerate(structs.fields(EventLog))}
     texts = {"finish_reason": ("stop",), "error": ("why",)}
     one = np.ones(1, dtype=np.int64)
     few = {"outcome": one, "chunk_kind": one, "chunk_request": 0 * one}

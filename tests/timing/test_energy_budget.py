@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.records import Measured, Metric, Profile, SensorInfo, Telemetry
 from bench.timing import measure

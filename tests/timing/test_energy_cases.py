@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.records import DeviceInfo, Reading, SensorInfo, Telemetry, Window
 from bench.timing.energy import DeviceEnergy, device_energy
@@ -31,7 +31,7 @@ def codes(found: DeviceEnergy | ScopeEnergy) -> list[str]:
 
 
 def counter_only(**sensor: float | None) -> DeviceInfo:
-    return make_device(power=None, energy=replace(ENERGY, **sensor))  # type: ignore[arg-type]
+    return make_device(power=None, energy=replace(ENERGY, **sensor))
 
 
 def constant(power_w: float | None) -> Callable[[float], float | None]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.records import FloatArray, Metric, SensorInfo
 from bench.stats import block_count
@@ -45,7 +46,8 @@ def series(t_s: FloatArray, *, power_w: FloatArray | None = None, energy_j: Floa
     nothing = np.full(len(t_s), np.nan)
     power = SensorInfo(api="p", unit="W", gain_error=0.05, averaging_window_s=0.1, update_period_s=0.1)
     device = make_device(
-        power=None if power_w is None else power, energy=None if energy_j is None else replace(ENERGY, update_period_s=0.1)
+        power=None if power_w is None else power,
+        energy=None if energy_j is None else replace(ENERGY, update_period_s=0.1),
     )
     return DeviceSeries(
         device=device,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench.records import EngineSamples, Measured, Outcome, Telemetry
 from bench.timing import measure

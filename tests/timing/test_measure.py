@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench import codec
 from bench.records import Case, DeviceInfo, Measured, Metric, Reading, SensorInfo, Status, Telemetry, Window

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from bench.records import DeviceInfo, Metric, Reading, Telemetry, Window
 from bench.timing import measure
@@ -17,7 +16,7 @@ PROCESS = make_device("tree", scope="process", power=None, power_reason="a proce
 
 def reads(uid: str, start_s: float, end_s: float, memory_b: int | None, **changes: float) -> list[Reading]:
     readings = poll(start_s, end_s, 0.5, uid=uid, power_w=lambda _: 100.0)
-    return [replace(reading, memory_used_b=memory_b, **changes) for reading in readings]  # type: ignore[arg-type]
+    return [replace(reading, memory_used_b=memory_b, **changes) for reading in readings]
 
 
 def of(devices: list[DeviceInfo], idle: list[Reading], loaded: list[Reading], load: list[Reading]) -> Telemetry:
@@ -65,5 +64,5 @@ def test_of_a_cpu_case_the_engines_processes_count_which_are_not_there_before() 
 )
 def test_what_was_not_read_is_missing_with_a_reason(changes: dict[str, None], name: str, reason: str) -> None:
     seen = of([make_device("g0")], reads("g0", -59, -51, 10), reads("g0", -39, -31, 400), reads("g0", -2, 12, 410))
-    metric = memory(replace(seen, **changes))[name]  # type: ignore[arg-type]
+    metric = memory(replace(seen, **changes))[name]
     assert (metric.value, metric.reason) == (None, reason)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from bench.records import OutputCheck, Parting, Profile, Status
 from bench.timing.output_check import output_metrics, wrong_output

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bench.records import EventLog, Measured, Metric, Outcome, Reading, Telemetry, Window
 from bench.timing import measure
@@ -278,7 +279,7 @@ def test_the_interval_of_joules_per_token_covers_the_truth() -> None:
 @given(LOGS)
 @FEW
 def test_no_interval_of_a_rate_or_of_drawn_energy_goes_below_nothing(rows: list[Request]) -> None:
-    unsure = replace(board(), devices=(make_device(power=replace(POWER, gain_error=1.5)),))
+    unsure = structs.replace(board(), devices=(make_device(power=structs.replace(POWER, gain_error=1.5)),))
     found = measured(make_log(rows), unsure).metrics
     assert found["energy_j"].low == 0.0
     for name, metric in found.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.records import Case, ChunkKind, LoadSpec, Metric, Outcome, Slo, Window
 from bench.stats import block_count

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.records import MISSING, ChunkKind, Outcome
 from bench.timing.tokens import count_tokens

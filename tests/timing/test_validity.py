@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from bench.records import (
     Case,
@@ -159,7 +160,7 @@ def jittery(ttft_ms: float, gap_ms: float, jitter_ms: float, count: int = 40, n:
     (jittery(50, 20, 60), 60.0, True),
 ])  # fmt: skip
 def test_a_late_loop_is_held_against_what_it_may_have_moved(requests: list[Request], lag_ms: float, bad: bool) -> None:
-    measured = judge(requests, health=replace(HEALTHY, loop_lag_p99_ms=lag_ms))
+    measured = judge(requests, health=structs.replace(HEALTHY, loop_lag_p99_ms=lag_ms))
     assert found(measured, "client_saturated") == ({"latency": "invalid"} if bad else {})
 
 
@@ -179,21 +180,24 @@ UNTOLD = ("send_lag_p50_ms", "send_lag_p99_ms", "loop_lag_p99_ms", "coalesced_re
     (dict.fromkeys(UNTOLD), set()),
 ])  # fmt: skip
 def test_the_client_judges_itself(changes: dict[str, Any], groups: set[str]) -> None:
-    measured = judge(health=replace(HEALTHY, **changes))
+    measured = judge(health=structs.replace(HEALTHY, **changes))
     assert set(found(measured, "client_saturated")) == groups
 
 
 def test_open_loop_sends_may_wait_only_for_a_cap_that_was_asked_for() -> None:
-    late = replace(HEALTHY, send_lag_p99_ms=80.0)
+    late = structs.replace(HEALTHY, send_lag_p99_ms=80.0)
     requests = [steady(100.0 * i, scheduled_ms=100.0 * i) for i in range(100)]
     assert set(found(judge(requests, case=make_case(load=OPEN), health=late), "client_saturated")) == {"latency", "throughput"}
-    capped = make_case(load=replace(OPEN, max_concurrency=4))
+    capped = make_case(load=structs.replace(OPEN, max_concurrency=4))
     assert found(judge(requests, case=capped, health=late), "client_saturated") == {}
 
 
 def test_a_count_bound_job_need_not_fill_its_slots() -> None:
     case = make_case(load=LoadSpec(kind="closed", batch_size=64, num_prompts=8))
-    assert found(judge(case=case, health=replace(HEALTHY, in_flight_asked=64, in_flight_reached=8)), "client_saturated") == {}
+    assert (
+        found(judge(case=case, health=structs.replace(HEALTHY, in_flight_asked=64, in_flight_reached=8)), "client_saturated")
+        == {}
+    )
 
 
 @pytest.mark.parametrize(("lag_ms", "bad"), [(1.9, False), (2.1, True)])
@@ -328,7 +332,7 @@ def test_heat_slows_a_board_down(profile: Profile, severity: str) -> None:
 
 
 def test_a_board_that_still_warms_up_drifts() -> None:
-    readings = [replace(r, temperature_c=40.0 + r.before_ns / S * 2) for r in poll(-2, 12, 0.1, power_w=lambda _: 300.0)]
+    readings = [structs.replace(r, temperature_c=40.0 + r.before_ns / S * 2) for r in poll(-2, 12, 0.1, power_w=lambda _: 300.0)]
     assert found(judge(seen=telemetry([make_device()], readings)), "temperature_drift") == {"all": "warning"}
 
 
@@ -412,18 +416,18 @@ def test_a_short_gap_widens_the_interval_of_the_joules_and_warns() -> None:
     ("fake", 11, {}),
 ])  # fmt: skip
 def test_a_probe_that_stopped(probe: str, at_s: int, expected: dict[str, str]) -> None:
-    seen = replace(board_seen(), ends=(StreamEnd(probe=probe, at_ns=at_s * S, reason="hung"),))
+    seen = structs.replace(board_seen(), ends=(StreamEnd(probe=probe, at_ns=at_s * S, reason="hung"),))
     assert found(judge(seen=seen), "stream_ended") == expected
 
 
 def test_a_part_time_sensor_warns() -> None:
-    device = make_device(power=replace(POWER, averaging_window_s=0.025))
+    device = make_device(power=structs.replace(POWER, averaging_window_s=0.025))
     seen = telemetry([device], poll(-2, 12, 0.1, power_w=lambda _: 300.0))
     assert found(judge(seen=seen), "part_time_sensor") == {"energy": "warning"}
 
 
 def test_prompts_sent_twice_are_a_warning() -> None:
-    load = replace(make_load(make_log(closed_loop()), WINDOW), prompts_recycled=True)
+    load = structs.replace(make_load(make_log(closed_loop()), WINDOW), prompts_recycled=True)
     measured = measure(make_case(), load, Telemetry(), {}, {})
     assert found(measured, "prompts_recycled") == {"throughput": "warning", "latency": "warning"}
     assert measured.status == Status.VALID

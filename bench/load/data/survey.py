@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench.errors import UsageError
 from bench.load.data.formats import TRACES, format_of, read_rows

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from bench.clock import Clock
 from bench.probes.nvidia import nvml
 from bench.probes.nvidia.nvml import Nvml
@@ -73,7 +75,7 @@ class Board:
         reading = self.quick(clock)
         rest = {name: attempt(get)[0] for name, get in self.extras.items()}
         after_ns = reading.after_ns if self.power_w or self.energy_j else clock.monotonic_ns()
-        return replace(reading, after_ns=after_ns, **rest)
+        return structs.replace(reading, after_ns=after_ns, **rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +130,12 @@ def _with_sensors(opened: _Opened, info: DeviceInfo, extras: dict[str, Get]) -> 
     reasons = dict(info.reasons)
     energy = _energy_source(opened, reasons)
     if not any(part in opened.name for part in _GRACE_HOPPER):
-        return [_domain(opened, replace(info, reasons=reasons), nvml.SCOPE_GPU, energy, extras)]
+        return [_domain(opened, structs.replace(info, reasons=reasons), nvml.SCOPE_GPU, energy, extras)]
     gpu_reasons = {**reasons, "energy_j": "on Grace Hopper the counter covers CPU and GPU: see the module"}
-    gpu = _domain(opened, replace(info, reasons=gpu_reasons), nvml.SCOPE_GPU, None, extras)
-    module = replace(info, uid=f"{info.uid}/module", covers=(info.uid,), memory_total_b=None, power_limit_w=None, reasons=reasons)
+    gpu = _domain(opened, structs.replace(info, reasons=gpu_reasons), nvml.SCOPE_GPU, None, extras)
+    module = structs.replace(
+        info, uid=f"{info.uid}/module", covers=(info.uid,), memory_total_b=None, power_limit_w=None, reasons=reasons
+    )
     return [gpu, _domain(replace(opened, limit_w=None), module, nvml.SCOPE_MODULE, energy, {})]
 
 
@@ -139,7 +143,7 @@ def _domain(opened: _Opened, info: DeviceInfo, scope: int, energy: Get | None, e
     power, power_sensor, reason = _power_source(opened, scope)
     counter = SensorInfo(api="nvmlDeviceGetTotalEnergyConsumption", unit="mJ", gain_error=GAIN_ERROR)
     named: Scope = "module" if scope == nvml.SCOPE_MODULE else "accelerator"
-    info = replace(info, scope=named, power=power_sensor, power_reason=reason, energy=counter if energy else None)
+    info = structs.replace(info, scope=named, power=power_sensor, power_reason=reason, energy=counter if energy else None)
     unconverted: dict[str, Get] = {"energy_j": lambda: _energy_mj(opened)}
     if power is None:
         return Board(info=info, energy_j=energy, extras=extras, unconverted=unconverted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bench.errors import UsageError
 from bench.load.address import parse_address
@@ -66,7 +66,7 @@ def test_every_row_goes_out_once_in_the_order_of_the_seed_with_its_own_length(tm
     assert not book.recycled
     assert [book.take(n)[1:] for n in range(3)] == [(MISSING, number + 1) for number in numbers[:3]]
     again = bodies(open_book(tmp_path, case), range(30))
-    other = bodies(open_book(tmp_path, pin(dataclasses.replace(case, seed=5))), range(30))
+    other = bodies(open_book(tmp_path, pin(replace(case, seed=5))), range(30))
     assert again == sent
     assert other != sent
 
@@ -198,7 +198,7 @@ def test_requests_of_a_trace_are_due_as_it_says_in_order_of_time(tmp_path: Path)
         ],
     )
     for speed in (1.0, 4.0):
-        case = pin(file_case(path, load=dataclasses.replace(trace_load(), speed=speed)))
+        case = pin(file_case(path, load=replace(trace_load(), speed=speed)))
         book = open_book(tmp_path, case)
         due = book.due_s()
         assert due is not None

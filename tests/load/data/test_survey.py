@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import tracemalloc
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench.errors import UsageError
 from bench.identity import case_id, workload_id
@@ -91,7 +91,7 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(survey, "read_rows", counted)
     path = jsonl(tmp_path / "once.jsonl", [{"prompt": "a"}])
     first = pin(file_case(path))
-    assert pin(dataclasses.replace(first, seed=3)).data == first.data
+    assert pin(replace(first, seed=3)).data == first.data
     assert len(reads) == 1
     jsonl(tmp_path / "once.jsonl", [{"prompt": "a"}, {"prompt": "b"}])
     assert pin(file_case(path)).data.rows == 2
@@ -142,7 +142,7 @@ def test_a_trace_that_is_too_short_for_what_is_asked(tmp_path: Path) -> None:
     timed = trace_load(whole_trace=False)
     assert pin(file_case(path, load=timed, warmup_s=1.0, duration_s=8.0)).load.num_prompts is None
     with pytest.raises(UsageError, match=r"lasts 4\.5 s at this speed, warmup and duration 9 s"):
-        pin(file_case(path, load=dataclasses.replace(timed, speed=2.0), warmup_s=1.0, duration_s=8.0))
+        pin(file_case(path, load=replace(timed, speed=2.0), warmup_s=1.0, duration_s=8.0))
 
 
 def test_arrivals_of_a_file_that_has_none(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ A new protocol joins with a line in `TRANSCRIPTS` for each file, and one in `ASK
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bench.identity import workload_id
 from bench.load.inflate import Coding
