@@ -2,7 +2,8 @@
 
 A night triggers where the mid repeat is worse than the baseline by a robust z-score and by a least effect. A trigger is no
 finding: pairs measured in turns on one night (base build, candidate, candidate, base, ...) confirm it, because what ails the
-night ails both of a pair. Triggers that come night after night though their pairs show nothing are a shift of the host.
+night ails both of a pair. A reference, whose build never changes, says the same without pairs: where it triggers too, the night
+is to blame. Triggers that come night after night though the build is not to blame are a shift of the host.
 Sources: median absolute deviation: Rousseeuw and Croux 1993; paired Student's t.
 """
 
@@ -41,7 +42,7 @@ NIGHT_FALSE_SHARE = 0.05
 FEWEST_PAIRS = 3
 SHIFT_NIGHTS = 5
 SHIFT_OF = 7
-"""A host has shifted when so many of its last so many nights triggered and pairs showed nothing."""
+"""A host has shifted when so many of its last so many nights triggered and the build was not to blame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +66,15 @@ RULES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
     """The valid repeats of one series on one night, each > 0, and pairs (base, candidate) that were measured in turns for it.
-    `accepted`: why a change from this night on is meant to be, if it is.
+    `accepted`: why a change from this night on is meant to be, if it is. `is_reference`: its build is the one of the night before
+    and is kept so, to tell what the host does.
     """
 
     night: str
     values: tuple[float, ...]
     pairs: tuple[tuple[float, float], ...] = ()
     accepted: str | None = None
+    is_reference: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +96,8 @@ class Confirmation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """A night and what came of it. `x`: log of the mid repeat. `change` for the worse as a share of the baseline, `z` the same in
-    standard deviations of nights; None without a baseline. `counts`: whether later nights are measured against it. `since`: the
-    night on which a finding began.
+    standard deviations of nights; None without a baseline. `counts`: whether later nights are measured against it. `host_moved`:
+    every reference of the host triggered as well. `since`: the night on which a finding began.
     """
 
     night: str
@@ -106,15 +109,26 @@ class Judged:
     z: float | None = None
     triggered: bool = False
     confirmation: Confirmation | None = None
+    host_moved: bool = False
     since: str | None = None
 
     @property
     def counts(self) -> bool:
         return not self.triggered and self.state not in FINDINGS
 
+    @property
+    def in_vain(self) -> bool:
+        """Whether it triggered and the build is known not to be to blame."""
+        paired = self.confirmation is not None and not self.confirmation.is_worse
+        return self.triggered and (paired or (self.host_moved and self.confirmation is None))
 
-def judge_all(series: Mapping[str, Sequence[Night]], rules: Mapping[str, Rule]) -> dict[str, list[Judged]]:
-    """Every night of every series, oldest first; the pairs of one night are judged together."""
+
+def judge_all(
+    series: Mapping[str, Sequence[Night]], rules: Mapping[str, Rule], hosts: Mapping[str, str] | None = None
+) -> dict[str, list[Judged]]:
+    """Every night of every series, oldest first; the pairs of one night are judged together. `hosts`: what a series must share
+    with a reference that is to speak for it: host, profile, metric.
+    """
     found: dict[str, list[Judged]] = {key: [] for key in series}
     by_night: defaultdict[str, list[tuple[str, Night]]] = defaultdict(list)
     for key, nights in series.items():
@@ -123,14 +137,22 @@ def judge_all(series: Mapping[str, Sequence[Night]], rules: Mapping[str, Rule]) 
     for _, tonight in sorted(by_night.items()):
         confirmations = [confirm(night.pairs, rules[key]) for key, night in tonight]
         adjusted = adjusted_p([None if one is None else one.p for one in confirmations])
-        for (key, night), p in zip(tonight, adjusted, strict=True):
-            found[key].append(judge_night(found[key], night, rules[key], adjusted=p))
+        moved: defaultdict[str, list[bool]] = defaultdict(list)
+        for (key, night), p in sorted(zip(tonight, adjusted, strict=True), key=lambda one: not one[0][1].is_reference):
+            host = (hosts or {}).get(key, "")
+            spoken = night.is_reference or (bool(moved[host]) and all(moved[host]))
+            judged = judge_night(found[key], night, rules[key], adjusted=p, host_moved=spoken)
+            found[key].append(judged)
+            if night.is_reference:
+                moved[host].append(judged.triggered)
     return found
 
 
-def judge_night(past: Sequence[Judged], night: Night, rule: Rule, *, adjusted: float | None = None) -> Judged:
+def judge_night(
+    past: Sequence[Judged], night: Night, rule: Rule, *, adjusted: float | None = None, host_moved: bool = False
+) -> Judged:
     """One night after those before it, oldest first. `adjusted`: the p-value of its pairs among all of that night, where more
-    than one series was paired.
+    than one series was paired. `host_moved`: where it triggers, a reference says that the host is to blame.
     """
     x = math.log(median(night.values))
     base = _baseline(past)
@@ -141,7 +163,7 @@ def judge_night(past: Sequence[Judged], night: Night, rule: Rule, *, adjusted: f
         return blank
     sign = 1.0 if rule.better == "down" else -1.0
     centre = median(base)
-    change, z = _share(sign * (x - centre), sign), sign * (x - centre) / _sigma(past, base, centre)
+    change, z = share(sign * (x - centre), sign), sign * (x - centre) / _sigma(past, base, centre)
     large = z > LARGE_Z and change >= 2.0 * rule.least_effect
     judged = replace(
         blank,
@@ -150,6 +172,7 @@ def judge_night(past: Sequence[Judged], night: Night, rule: Rule, *, adjusted: f
         z=z,
         triggered=large or (z > TRIGGER_Z and change >= rule.least_effect),
         confirmation=confirm(night.pairs, rule, adjusted=adjusted),
+        host_moved=host_moved,
     )
     return _with_state(judged, past)
 
@@ -160,7 +183,7 @@ def _baseline(past: Sequence[Judged]) -> list[float]:
     """
     found: list[float] = []
     for age, judged in enumerate(reversed(past), start=1):
-        came_to_nothing = judged.state == "trigger" and judged.confirmation is not None
+        came_to_nothing = judged.state == "trigger" and judged.in_vain
         if judged.counts or (came_to_nothing and age >= SHIFT_OF):
             found.append(judged.x)
         if len(found) == BASELINE_NIGHTS or judged.state == "accepted change point":
@@ -182,7 +205,7 @@ def _sigma(past: Sequence[Judged], base: Sequence[float], centre: float) -> floa
     return max(MAD_TO_SIGMA * median(surprises if enough else [abs(value - centre) for value in base]), LEAST_SIGMA)
 
 
-def _share(worse: float, sign: float) -> float:
+def share(worse: float, sign: float) -> float:
     """A change in logs, positive for worse, as a share of what was: 5% slower is 0.05 whichever way the metric counts."""
     return sign * math.expm1(sign * worse)
 
@@ -197,8 +220,8 @@ def _with_state(judged: Judged, past: Sequence[Judged]) -> Judged:
     if judged.confirmation is not None and judged.confirmation.is_worse:
         return replace(judged, state="confirmed", since=judged.night)
     run = [*past[len(past) - SHIFT_OF + 1 :], judged]
-    in_vain = [one for one in run if one.triggered and one.confirmation is not None and not one.confirmation.is_worse]
-    if judged.confirmation is not None and len(in_vain) >= SHIFT_NIGHTS:
+    in_vain = [one for one in run if one.in_vain]
+    if judged.in_vain and len(in_vain) >= SHIFT_NIGHTS:
         return replace(judged, state="host_shift", since=in_vain[0].night)
     return replace(judged, state="trigger")
 
@@ -224,4 +247,4 @@ def confirm(pairs: Sequence[tuple[float, float]], rule: Rule, *, adjusted: float
     else:
         tails = student_tails(mean / error, len(worse) - 1)
         p = tails / 2.0 if mean > 0.0 else 1.0 - tails / 2.0
-    return Confirmation(change=_share(mean, sign), p=p, adjusted=p if adjusted is None else adjusted, pairs=len(pairs))
+    return Confirmation(change=share(mean, sign), p=p, adjusted=p if adjusted is None else adjusted, pairs=len(pairs))

@@ -42,8 +42,11 @@ class PairedCase:
     metrics: tuple[Comparison, ...]
 
 
-def new_pairs(chosen: suite.Suite, base: str, cand: str, count: int) -> Pairs:
-    """The cases of a suite twice, each side with its own settings. Raises: UsageError."""
+def new_pairs(chosen: suite.Suite, base: str, cand: str, count: int, only: Sequence[str] = ()) -> Pairs:
+    """The cases of a suite twice, each side with its own settings; where there is `only`, those that it names (`suite.picked`).
+
+    Raises: UsageError.
+    """
     if count < FEWEST_PAIRS:
         raise UsageError(f"--pairs {count}: fewer than {FEWEST_PAIRS} pairs show nothing")
     if chosen.sweeps or not chosen.cases:
@@ -51,6 +54,12 @@ def new_pairs(chosen: suite.Suite, base: str, cand: str, count: int) -> Pairs:
     sides = [suite.override(chosen, settings_of(spec)).cases for spec in (base, cand)]
     if len(sides[0]) != len(sides[1]):
         raise UsageError(f"the base has {len(sides[0])} cases and the candidate {len(sides[1])}")
+    if only:
+        # by place, not by name: a setting of a side may be part of a name
+        kept = suite.picked([case.name for case in chosen.cases], only)
+        if len(sides[0]) != len(chosen.cases):
+            raise UsageError("--case together with sides that change how many cases the suite has", hint="drop --case")
+        sides = [tuple(c for c, was in zip(side, chosen.cases, strict=True) if was.name in kept) for side in sides]
     ones, twos = (tuple(structs.replace(case, repeats=count) for case in side) for side in sides)
     return Pairs(
         base=ones, cand=tuple(structs.replace(two, name=one.name) for one, two in zip(ones, twos, strict=True)), count=count

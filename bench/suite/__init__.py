@@ -4,6 +4,7 @@ from bench.records import Case
 from bench.suite.build import Suite, load, text_of
 from bench.suite.lookup import SuiteInfo, available, locate, shipped
 from bench.suite.options import from_options, override, suite_from_options
+from bench.suite.picking import pick, picked
 from bench.suite.schema import json_schema
 
 
@@ -22,6 +23,8 @@ __all__ = [
     "load",
     "locate",
     "override",
+    "pick",
+    "picked",
     "shipped",
     "suite_from_options",
     "text_of",
