@@ -1,0 +1,1 @@
+"""What GPUStack needs of a benchmark: its command, its benchmark image, its results."""
