@@ -192,6 +192,7 @@ def shape(header: GgufHeader) -> ModelShape:
 
     heads, hidden = count("attention.head_count"), count("embedding_length")
     even = hidden // heads if hidden and heads and hidden % heads == 0 else None
+    latent, rotary = count("attention.kv_lora_rank"), count("rope.dimension_count")
     per_layer_kv = isinstance(header.values.get(f"{arch}.attention.head_count_kv"), tuple)
     return ModelShape(
         parameters=header.parameters or None,
@@ -201,6 +202,9 @@ def shape(header: GgufHeader) -> ModelShape:
         head_dim=count("attention.key_length") or even,
         hidden=hidden,
         vocab=header.lengths.get("tokenizer.ggml.tokens") or count("vocab_size"),
+        experts=count("expert_count"),
+        experts_used=count("expert_used_count"),
+        kv_width=latent + rotary if latent and rotary else None,
     )
 
 

@@ -241,7 +241,12 @@ class Sweep(Struct, frozen=True, kw_only=True):
 
 
 class ModelShape(Struct, frozen=True, kw_only=True):
-    """The numbers of a model that roofline maths needs; None where unknown."""
+    """The numbers of a model that roofline maths needs; None where unknown.
+
+    A mixture of `experts` sends each token through `experts_used` of them, and so through `active_parameters`; a dense model has
+    none. `kv_width`: numbers that the cache holds per token and layer where that isn't 2 * kv_heads * head_dim, as in latent
+    attention.
+    """
 
     parameters: int | None = None
     layers: int | None = None
@@ -250,6 +255,10 @@ class ModelShape(Struct, frozen=True, kw_only=True):
     head_dim: int | None = None
     hidden: int | None = None
     vocab: int | None = None
+    experts: int | None = None
+    experts_used: int | None = None
+    active_parameters: int | None = None
+    kv_width: int | None = None
 
 
 class LocalModel(Struct, frozen=True, kw_only=True):

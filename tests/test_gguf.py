@@ -118,3 +118,9 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 def test_tensors_are_counted_from_their_dimensions(tmp_path: Path) -> None:
     assert _read(tmp_path, gguf_bytes(tensors={**TENSORS, "extra": (2, 3, 4)})).parameters == 6464 + 24
+
+
+def test_experts_and_latent_attention(tmp_path: Path) -> None:
+    values = {"expert_count": 64, "expert_used_count": 6, "attention.kv_lora_rank": 512, "rope.dimension_count": 64}
+    found = gguf.shape(_read(tmp_path, gguf_bytes({**LLAMA, **{f"llama.{name}": value for name, value in values.items()}})))
+    assert (found.experts, found.experts_used, found.kv_width) == (64, 6, 576)

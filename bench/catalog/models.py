@@ -36,6 +36,10 @@ class _Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     head_dim: _Count | None = None
     hidden: _Count | None = None
     vocab: _Count | None = None
+    experts: _Count | None = None
+    experts_used: _Count | None = None
+    active_parameters: _Count | None = None
+    kv_width: _Count | None = None
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,8 +18,11 @@ from bench.records import ModelShape
 _MAX_HEADER_B = 100_000_000
 _MAX_CONFIG_B = 10_000_000
 _WHOLE_WEIGHTS = frozenset({"F64", "F32", "F16", "BF16"})
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _NOT_PARAMETERS = ".rotary_emb.inv_freq"
 """Constants that older converters saved beside the weights."""
+_EXPERT = ".experts."
+"""In the name of a tensor that some tokens go past; experts that all tokens meet are called otherwise (`.shared_experts.`)."""
 
 
 class _Tensor(msgspec.Struct):
@@ -32,14 +35,23 @@ def shape(folder: Path, shards: Iterable[Path]) -> ModelShape:
     config = _config(folder / "config.json")
     heads, hidden = _count(config, "num_attention_heads"), _count(config, "hidden_size")
     even = hidden // heads if hidden and heads and hidden % heads == 0 else None
+    experts = next((n for name in _EXPERTS if (n := _count(config, name))), None)
+    used = _count(config, "num_experts_per_tok") if experts else None
+    share = used / experts if used and experts and used <= experts else None
+    latent, rotary = _count(config, "kv_lora_rank"), _count(config, "qk_rope_head_dim")
+    total, routed = _sizes(shards)
     return ModelShape(
-        parameters=parameters(shards),
+        parameters=total,
         layers=_count(config, "num_hidden_layers"),
         heads=heads,
         kv_heads=_count(config, "num_key_value_heads") or heads,
         head_dim=_count(config, "head_dim") or even,
         hidden=hidden,
         vocab=_count(config, "vocab_size"),
+        experts=experts,
+        experts_used=used,
+        active_parameters=round(total - routed * (1.0 - share)) if total and routed and share else None,
+        kv_width=latent + rotary if latent and rotary else None,
     )
 
 
@@ -47,13 +59,20 @@ def parameters(shards: Iterable[Path]) -> int | None:
     """Number of weights in all shards; None when one is unreadable, or packed (4-bit, FP8 with scales): then elements
     are not weights.
     """
-    total = 0
+    return _sizes(shards)[0]
+
+
+def _sizes(shards: Iterable[Path]) -> tuple[int | None, int]:
+    """As `parameters`, and how many of them are experts'."""
+    total = routed = 0
     for path in shards:
         tensors = _header(path)
         if tensors is None or any(t.dtype not in _WHOLE_WEIGHTS or min(t.shape, default=1) < 0 for t in tensors.values()):
-            return None
-        total += sum(math.prod(t.shape) for name, t in tensors.items() if not name.endswith(_NOT_PARAMETERS))
-    return total or None
+            return None, 0
+        sizes = {name: math.prod(t.shape) for name, t in tensors.items() if not name.endswith(_NOT_PARAMETERS)}
+        total += sum(sizes.values())
+        routed += sum(size for name, size in sizes.items() if _EXPERT in name)
+    return total or None, routed
 
 
 def _header(path: Path) -> dict[str, _Tensor] | None:

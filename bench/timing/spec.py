@@ -372,6 +372,72 @@ _DEVICE_ROWS: tuple[_Row, ...] = (
     ),
 )
 
+_NORMALISED_ROWS: tuple[_Row, ...] = (
+    (
+        "mfu",
+        "share",
+        "up",
+        False,
+        "model FLOP utilisation: arithmetic done over the dense peak",
+        "(output tok/s * FLOP at its context + prompt tok/s * FLOP at its) / peak (docs/catalogue.md)",
+        "chip or model not known, no prompt count",
+    ),
+    (
+        "mbu",
+        "share",
+        "up",
+        False,
+        "memory bandwidth utilisation while it decodes",
+        "steps/s * (weights + cache of all sequences) / bandwidth",
+        "chip or model not known, nothing streamed",
+    ),
+    (
+        "prefill_roofline_share",
+        "share",
+        "up",
+        False,
+        "least time for a prompt alone, over the TTFT that users saw",
+        "max(FLOP / peak, weights / bandwidth) / ttft_ms p50",
+        "chip or model not known, no TTFT",
+    ),
+    (
+        "decode_roofline_share",
+        "share",
+        "up",
+        False,
+        "least time for a step, over the one that it took",
+        "max(FLOP / peak, (weights + cache) / bandwidth) / icl_ms mean",
+        "chip or model not known, nothing streamed",
+    ),
+    (
+        "tok_per_s_per_tflops",
+        "tok/s/TFLOP/s",
+        "up",
+        False,
+        "output throughput per dense TFLOP/s that is rated",
+        "output_tok_per_s / peak",
+        "chip not known",
+    ),
+    (
+        "tok_per_s_per_tbps",
+        "tok/s/TB/s",
+        "up",
+        False,
+        "output throughput per TB/s that is rated",
+        "output_tok_per_s / bandwidth",
+        "chip not known",
+    ),
+    (
+        "tok_per_s_per_rated_w",
+        "tok/s/W",
+        "up",
+        False,
+        "output throughput per watt that is rated",
+        "output_tok_per_s / rated power",
+        "chip not known",
+    ),
+)
+
 SCOPES = ("accelerator", "module", "cpu_package", "dram", "node")
 
 
@@ -410,7 +476,10 @@ def _scope_rows() -> Iterable[_Row]:
 def _table() -> dict[str, MetricSpec]:
     latency = [_spec("distribution", (n, unit, "down", gated, d, f, u)) for n, unit, gated, d, f, u in _LATENCY_ROWS]
     per_request = [_spec("distribution", (n, unit, better, False, d, f, u)) for n, unit, better, d, f, u in _PER_REQUEST_ROWS]
-    scalars = [_spec("scalar", row) for row in (*_LOAD_ROWS, *_ENGINE_ROWS, *_OUTPUT_ROWS, *_DEVICE_ROWS, *_scope_rows())]
+    scalars = [
+        _spec("scalar", row)
+        for row in (*_LOAD_ROWS, *_ENGINE_ROWS, *_OUTPUT_ROWS, *_DEVICE_ROWS, *_NORMALISED_ROWS, *_scope_rows())
+    ]
     return {spec.name: spec for spec in (*latency, *per_request, *scalars)}
 
 
@@ -419,6 +488,9 @@ SPECS: dict[str, MetricSpec] = _table()
 
 ENERGY_METRICS = tuple(row[0] for row in _DEVICE_ROWS if row[1] in ("J", "J/tok", "tok/J", "Wh") or row[0] == "power_mean_w")
 """What an invalid energy reason turns into NULL."""
+
+NORMALISED = tuple(row[0] for row in _NORMALISED_ROWS)
+"""Measured numbers over those of the catalogue."""
 
 REQUIRED = tuple(name for name in SPECS if not name.endswith(("_modelled_j", "_simulated_j", "_simulated")))
 """Metrics that every trial has, undefined ones with their reason; the rest appear only where there are such devices."""

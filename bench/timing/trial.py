@@ -7,12 +7,24 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bench.records import Case, EngineHandle, EngineSamples, EventLog, LoadResult, Measured, Metric, OutputCheck, Telemetry
+from bench.records import (
+    Case,
+    EngineHandle,
+    EngineSamples,
+    EventLog,
+    LoadResult,
+    LocalModel,
+    Measured,
+    Metric,
+    OutputCheck,
+    Telemetry,
+)
 from bench.timing.client_rules import Judged
 from bench.timing.energies import device_metrics
 from bench.timing.engine_state import engine_metrics, token_counts_disagree, window_state
 from bench.timing.failures import NO_WINDOW, without_window
 from bench.timing.load_rules import load_reasons
+from bench.timing.normalise import normalised
 from bench.timing.output_check import output_metrics, wrong_output
 from bench.timing.requests import observe, request_metrics
 from bench.timing.spec import REQUIRED, SPECS, undefined
@@ -27,6 +39,7 @@ def measure(
     after: Mapping[str, float],
     *,
     engine: EngineHandle | None = None,
+    model: LocalModel | None = None,
     samples: EngineSamples | None = None,
     attached: bool = False,
     output_check: OutputCheck | None = None,
@@ -34,7 +47,7 @@ def measure(
     """Every metric of a trial with its interval or its reason, and what makes the trial untrustworthy.
 
     `before`, `after`: the engine's own counters around the load. `engine`: what it says of itself; `samples`: its
-    counters while the load ran. `output_check`: its answers beside the reference's.
+    counters while the load ran. `model`: the weights that it serves. `output_check`: its answers beside the reference's.
     `attached`: the engine is not ours, so that devices count only when the case names them. The bootstrap is seeded by the
     case: the same trial always gives the same numbers.
     """
@@ -61,13 +74,15 @@ def measure(
     )
     told = (*engine_metrics(engine, state), *output_metrics(output_check))
     devices = device_metrics(seen, telemetry, np.random.default_rng(case.seed), attached=attached)
+    beside, impossible = normalised(case, metrics, telemetry.devices, model=model, engine=engine, attached=attached)
     return Measured(
-        metrics=_in_order(metrics | {m.name: m for m in told} | devices.metrics),
+        metrics=_in_order(metrics | {m.name: m for m in told} | devices.metrics | beside),
         reasons=(
             *load_reasons(judged, engine.precision if engine else None),
             *token_counts_disagree(seen.log, seen.tokens.n_out, before, after, case.profile),
             *wrong_output(output_check, case.profile),
             *devices.reasons,
+            *impossible,
         ),
         energy_scope=devices.scope,
     )

@@ -94,3 +94,13 @@ def test_a_wrong_file_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         catalog.parse(text, "f.yaml")
     assert "f.yaml" in str(caught.value)
+
+
+def test_experts_of_mixtral_follow_from_its_shape() -> None:
+    """32 layers: attention, 8 experts of three matrices 4096 x 14336 of which a token meets 2, a router, norms."""
+    model = catalog.lookup("mixtral-8x7b-instruct")
+    assert model is not None
+    attention, expert = 2 * 4096 * 4096 + 2 * 4096 * 1024, 3 * 4096 * 14336
+    rest = 2 * 32000 * 4096 + 4096 + 32 * (attention + 8 * 4096 + 2 * 4096)
+    assert model.shape.parameters == rest + 32 * 8 * expert
+    assert model.shape.active_parameters == rest + 32 * 2 * expert

@@ -68,3 +68,25 @@ def test_no_config(tmp_path: Path) -> None:
 )
 def test_parameters_unknown_rather_than_wrong(tmp_path: Path, shard: bytes) -> None:
     assert _shape(tmp_path, CONFIG, safetensors_bytes({"w": (3,)}), shard).parameters is None
+
+
+MIXTURE = {**CONFIG, "num_local_experts": 8, "num_experts_per_tok": 2}
+EXPERTS = {f"model.layers.0.mlp.experts.{i}.w1.weight": (10, 10) for i in range(8)}
+
+
+@pytest.mark.parametrize("name", ["num_local_experts", "num_experts", "n_routed_experts"])
+def test_a_mixture_of_experts_tells_what_a_token_meets(tmp_path: Path, name: str) -> None:
+    config = {**CONFIG, name: 8, "num_experts_per_tok": 2}
+    shared = {"model.layers.0.mlp.shared_experts.w1.weight": (10, 5), "embed": (4, 5)}
+    found = _shape(tmp_path, config, safetensors_bytes(EXPERTS), safetensors_bytes(shared))
+    assert (found.experts, found.experts_used, found.parameters, found.active_parameters) == (8, 2, 870, 270)
+
+
+def test_experts_that_contradict_themselves_leave_no_active_weights(tmp_path: Path) -> None:
+    assert _shape(tmp_path, {**MIXTURE, "num_experts_per_tok": 9}, safetensors_bytes(EXPERTS)).active_parameters is None
+    assert _shape(tmp_path, MIXTURE, safetensors_bytes({"w": (3,)})).active_parameters is None
+
+
+def test_latent_attention_tells_what_it_keeps(tmp_path: Path) -> None:
+    assert _shape(tmp_path, {**CONFIG, "kv_lora_rank": 512, "qk_rope_head_dim": 64}).kv_width == 576
+    assert _shape(tmp_path, CONFIG).kv_width is None

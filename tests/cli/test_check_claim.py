@@ -1,0 +1,59 @@
+"""`bench check-claim`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.in_process import run_here
+
+
+def test_the_claim_everybody_copies(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run_here(capsys, "check-claim", "4x H100 SXM, 142 QPS, 3.2 J/token, 78% memory")
+    assert ran.code == 0
+    assert ran.out.splitlines()[0] == "These figures can be true together only if a query gets at most 6.2 output tokens."
+    assert "875 tok/s / 142 QPS = at most 6.2 output tokens a query" in ran.out
+
+
+def test_flags_say_the_same_and_more(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--chip", "H100 SXM", "--count", "4", "--qps", "142", "--j-per-token", "3.2", "--memory", "78%")
+    by_text = run_here(capsys, "check-claim", "4x H100 SXM, 142 QPS, 3.2 J/token, 78% memory", "--json")
+    by_flags = run_here(capsys, "check-claim", *flags, "--json")
+    assert json.loads(by_flags.out) == json.loads(by_text.out)
+    more = ("--model", "llama2-13b", "--precision", "fp16", "--batch-size", "128", "--tokens-per-query", "100")
+    ran = run_here(capsys, "check-claim", *flags, *more)
+    assert ran.code == 1
+    assert "can't be true together: energy: 100 output tokens a query are stated, 6.2 is the most" in ran.out
+    assert "Memory: ok" in ran.out
+    assert "Roofline: ok" in ran.out
+
+
+def test_a_flag_replaces_what_the_text_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "4x H100 SXM, 142 QPS, 3.2 J/token"
+    assert "at most 12 output tokens" in run_here(capsys, "check-claim", text, "--power", "5600").out
+    assert "at most 1.5 output tokens" in run_here(capsys, "check-claim", text, "--chip", "H100 SXM").out
+    assert json.loads(run_here(capsys, "check-claim", text, "--tok-per-s", "875", "--json").out)["verdict"] == "can"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "names no chip"),
+        (("pretty fast",), "'pretty' in the claim says nothing"),
+        (("4x H100",), "no two figures that depend on each other"),
+        (("--chip", "H900", "--qps", "1"), "did you mean"),
+        (("--count", "4"), "--count goes with --chip"),
+        (("--chip", "H100 SXM", "--count", "-1"), "no whole number above zero"),
+        (("H100 SXM", "--qps", "nan"), "no number above zero"),
+        (("H100 SXM", "--j-per-token", "1e400"), "no number above zero"),
+        (("H100 SXM", "--model", "llama2-14b"), "did you mean 'llama2-13b'?"),
+        (("H100 SXM", "--precision", "fp17"), "did you mean"),
+        (("H100 SXM", "--batch-size", "2.5"), "no whole number above zero"),
+    ],
+)
+def test_bad_input_is_named(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str) -> None:
+    ran = run_here(capsys, "check-claim", *words)
+    assert ran.code == 2
+    assert says in ran.err
+    assert ran.out == ""
