@@ -192,24 +192,23 @@ def _incomplete_beta(a: float, b: float, x: float, y: float) -> float:
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
     """Lentz's evaluation of the continued fraction of the incomplete beta."""
-    tiny = 1e-300
-    c, d = 1.0, 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0), tiny)
+    tiny = 1e-300  # in place of 0, which nothing can be divided by; no function of its own: this is where comparisons spend time
+    d = 1.0 - (a + b) * x / (a + 1.0)
+    c, d = 1.0, 1.0 / (d if abs(d) > tiny else tiny)
     value = d
     for m in range(1, 2000):
         for step in (
             m * (b - m) * x / ((a + 2 * m - 1.0) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1.0)),
         ):
-            d = 1.0 / _away_from_zero(1.0 + step * d, tiny)
-            c = _away_from_zero(1.0 + step / c, tiny)
+            d = 1.0 + step * d
+            d = 1.0 / (d if abs(d) > tiny else tiny)
+            c = 1.0 + step / c
+            c = c if abs(c) > tiny else tiny
             value *= c * d
         if abs(c * d - 1.0) < 1e-15:
             break
     return value
-
-
-def _away_from_zero(value: float, tiny: float) -> float:
-    return value if abs(value) > tiny else tiny
 
 
 def welch_df(variance_a: float, n_a: int, variance_b: float, n_b: int) -> float:

@@ -11,17 +11,19 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
 from msgspec.structs import replace
 
-from bench import identity
+from bench import codec, identity
 from bench.records import (
     Case,
     ClockAnchor,
@@ -37,7 +39,6 @@ from bench.records import (
 )
 from bench.store import Lab
 from bench.store.layout import TRIAL_JSON, shard_path
-from bench.store.shards import encode_record
 from bench.timing.spec import REQUIRED, SPECS
 from benchmarks._trials import case_of, cpu_s
 
@@ -46,21 +47,24 @@ NS = 10**9
 FIRST_NIGHT_NS = 1_735_689_600 * NS
 """2025-01-01."""
 GOALS_S = {"ingest": 300.0, "bench table": 1.0, "bench compare": 1.0}
+TRIES = 5
 COMMANDS = {
+    "start alone": ("sql", "SELECT 1", "--csv"),
     "bench table": ("table", "--json"),
     "bench compare": ("compare", "version:1", "version:2"),
     "bench sql": ("sql", "SELECT count(*), avg(output_tok_per_s) FROM latest", "--csv"),
 }
 
 
-def metric(name: str, value: float) -> Metric:
-    """A metric of every field that its kind has."""
+def metric(name: str, noise: Callable[[], float]) -> Metric:
+    """A metric with every field that its kind has, each with noise of its own: numbers that repeat would pack too well."""
     spec = SPECS[name]
+    bare = Metric(name=name, unit=spec.unit, low=99.0 * noise(), high=101.0 * noise(), n=400)
     if spec.kind == "scalar":
-        return Metric(name=name, unit=spec.unit, value=value, low=value * 0.99, high=value * 1.01, n=400)
-    return Metric(
-        name=name, unit=spec.unit, mean=value, p50=value, p90=value * 1.2, p99=value * 1.5, p99_low=value * 1.4,
-        p99_high=value * 1.6, low=value * 0.99, high=value * 1.01, n=400,
+        return replace(bare, value=100.0 * noise())
+    return replace(
+        bare, mean=100.0 * noise(), p50=100.0 * noise(), p90=120.0 * noise(), p99=150.0 * noise(), p99_low=140.0 * noise(),
+        p99_high=160.0 * noise(),
     )  # fmt: skip
 
 
@@ -93,6 +97,7 @@ def trials(count: int) -> Iterator[TrialRecord]:
     """Nights of all cases, three repeats each; the last fifth with another version of the engine."""
     cases = [case_of(LoadSpec(kind="closed", batch_size=n + 1), tokens=256, seconds=60.0) for n in range(CASES)]
     bases = [template(case) for case in cases]
+    noise = partial(random.Random(1).uniform, 0.995, 1.005)  # noqa: S311
     order = itertools.product(range(-(-count // (CASES * REPEATS))), range(CASES), range(REPEATS))
     for number, (night, case, repeat) in enumerate(itertools.islice(order, count)):
         base, run_id = bases[case], f"night-{night:04d}"
@@ -100,7 +105,6 @@ def trials(count: int) -> Iterator[TrialRecord]:
         engine = replace(base.engine, version="1" if number < 0.8 * count else "2")
         series = identity.series_id(base.case, base.key.workload_id, None, engine, base.devices)
         wall_ns = FIRST_NIGHT_NS + (night * 86_400 + case * 240 + repeat * 70) * NS
-        noise = 1.0 + 0.01 * ((number * 2_654_435_761) % 1000 / 1000 - 0.5)
         trial_id = identity.trial_id(run_id, base.key.case_id, repeat, base.key.role)
         yield replace(
             base,
@@ -110,7 +114,7 @@ def trials(count: int) -> Iterator[TrialRecord]:
             config_id=identity.config_id(series, engine, base.devices),
             started=ClockAnchor(monotonic_ns=NS, wall_ns=wall_ns),
             ended=ClockAnchor(monotonic_ns=65 * NS, wall_ns=wall_ns + 64 * NS),
-            metrics={name: metric(name, 100.0 * noise) for name in REQUIRED},
+            metrics={name: metric(name, noise) for name in REQUIRED},
         )
 
 
@@ -120,7 +124,7 @@ def generate(results: Path, count: int) -> int:
     for record in trials(count):
         folder = results / shard_path(record)
         folder.mkdir(parents=True)
-        data = encode_record(record)
+        data = codec.encode_pretty(record)
         (folder / TRIAL_JSON).write_bytes(data)
         size_b += len(data)
     for run in (results / "shards").glob("*/*"):
@@ -129,28 +133,37 @@ def generate(results: Path, count: int) -> int:
 
 
 def measure(results: Path, count: int) -> None:
-    """Generate, ingest, ask; a line each."""
-    began = time.perf_counter()
-    size_b = generate(results, count)
-    click.echo(f"{count} trials, {size_b / 1e6:.0f} MB of trial.json, generated in {time.perf_counter() - began:.0f} s")
+    """Generate what is not there, ingest, read; a line each."""
+    if not (results / "shards").exists():
+        began = time.perf_counter()
+        size_b = generate(results, count)
+        click.echo(f"{count} trials, {size_b / 1e6:.0f} MB of trial.json, generated in {time.perf_counter() - began:.0f} s")
     lab = Lab(results)
-    took_s, cpu = timed(lab)
-    say("ingest", took_s, cpu, f"database {lab.database.stat().st_size / 1e6:.0f} MB")
-    say("ingest again", *timed(lab), "nothing new")
+    lab.database.unlink(missing_ok=True)
+    say("ingest", *timed(lab.ingest), f"database {lab.database.stat().st_size / 1e6:.0f} MB")
+    say("ingest again", *timed(lab.ingest), "every trial.json looked at, nothing new")
+    read(lab)
+
+
+def read(lab: Lab) -> None:
+    """What it takes to take in one trial, and to answer; a line each."""
+    results = lab.results
+    shard = next(folder for folder in (results / "shards").glob("*/*/*"))
+    for what in ("one trial less", "one trial more"):
+        shard.rename(results / shard.name) if what == "one trial less" else (results / shard.name).rename(shard)
+        say(what, *timed(lab.refresh), "what bench table does before it reads")
+    os.utime(shard.parent, ns=(FIRST_NIGHT_NS, FIRST_NIGHT_NS))
+    lab.refresh()
     for name, arguments in COMMANDS.items():
         command = [sys.executable, "-m", "bench", *arguments, "--results", str(results)]
-        tries = []
-        for _ in range(3):
-            began, before = time.perf_counter(), cpu_s()
-            done = subprocess.run(command, capture_output=True, check=False)
-            tries.append((time.perf_counter() - began, cpu_s() - before))
-        say(name, *min(tries), f"best of 3, exit status {done.returncode}, {len(done.stdout)} bytes")
+        tries = [timed(partial(subprocess.run, command, capture_output=True, check=False)) for _ in range(TRIES)]
+        say(name, *min(tries), f"best of {TRIES}, with the start of the process")
 
 
-def timed(lab: Lab) -> tuple[float, float]:
-    """Seconds of an ingest, by the wall clock and of CPU."""
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds that something takes, by the wall clock and of CPU."""
     began, before = time.perf_counter(), cpu_s()
-    lab.ingest()
+    work()
     return time.perf_counter() - began, cpu_s() - before
 
 
@@ -164,7 +177,7 @@ def main() -> None:
     """Measure in a folder that is removed, or kept where one is given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100_000)
-    parser.add_argument("--keep", type=Path, help="generate into this folder, and leave it")
+    parser.add_argument("--keep", type=Path, help="use this folder, generate into it where it has no shards, and leave it")
     given = parser.parse_args()
     if given.keep is not None:
         measure(given.keep, given.trials)

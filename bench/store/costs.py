@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import codec
 from bench.catalog.prices import FILE, read_prices
+from bench.store.database import temp_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -17,10 +17,14 @@ OWN_FILE = "prices.yaml"
 """In a results folder: taken instead of the one that comes with `bench`."""
 COST_VIEWS = ("device_prices", "power_prices", "costs")
 _TABLES = {
-    "device_prices": '{"device": "VARCHAR", "usd_per_device_hour": "DOUBLE", "since": "DATE", "source": "VARCHAR"}',
-    "power_prices": (
-        '{"region": "VARCHAR", "usd_per_kwh": "DOUBLE", "gco2_per_kwh": "DOUBLE", "since": "DATE", "source": "VARCHAR"}'
-    ),
+    "device_prices": {"device": "VARCHAR", "usd_per_device_hour": "DOUBLE", "since": "DATE", "source": "VARCHAR"},
+    "power_prices": {
+        "region": "VARCHAR",
+        "usd_per_kwh": "DOUBLE",
+        "gco2_per_kwh": "DOUBLE",
+        "since": "DATE",
+        "source": "VARCHAR",
+    },
 }
 _COSTS = """
 WITH priced AS (
@@ -31,6 +35,7 @@ WITH priced AS (
 )
 SELECT p.* EXCLUDE (usd_per_device_hour, price_since, price_source), w.region,
   usd_per_device_hour * device_count / (output_tok_per_s * 3600 / 1e6) AS usd_per_mtok,
+  output_tok_per_s / (usd_per_device_hour * device_count) AS tok_per_s_per_usd_hour,
   usd_per_device_hour, price_since, price_source,
   j_per_output_tok * 1e6 / 3.6e6 AS kwh_per_mtok,
   j_per_output_tok * 1e6 / 3.6e6 * w.usd_per_kwh AS power_usd_per_mtok,
@@ -46,7 +51,6 @@ def cost_views(con: duckdb.DuckDBPyConnection, results: Path) -> None:
     own = results / OWN_FILE
     prices = read_prices(own if own.exists() else FILE)
     entries = {"device_prices": prices.devices, "power_prices": prices.power}
-    for name, form in _TABLES.items():
-        rows = f"SELECT unnest(from_json_strict(CAST($1 AS JSON), '[{form}]')) AS r"
-        con.execute(f"CREATE TEMP TABLE {name} AS SELECT r.* FROM ({rows})", [codec.encode(entries[name]).decode()])  # noqa: S608
+    for name, columns in _TABLES.items():
+        temp_table(con, name, columns, entries[name])
     con.execute(f"CREATE TEMP VIEW costs AS {_COSTS}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bench import codec
 from bench.errors import StoreError
 from bench.store import schema
 
@@ -20,7 +22,13 @@ def memory() -> duckdb.DuckDBPyConnection:
     """An empty database in memory that fetches nothing from the network and spills nothing into the current folder."""
     import duckdb
 
-    return duckdb.connect(config={"autoinstall_known_extensions": "false", "temp_directory": ""})
+    return duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "temp_directory": "",
+            "pandas_analyze_sample": "0",  # arrays of objects are text, whatever the first ones look like
+        }
+    )
 
 
 def attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool) -> None:
@@ -37,6 +45,13 @@ def attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool) -> No
         raise StoreError(
             f"can't open {path}: {str(error).splitlines()[0]}", hint="run: bench ingest (it rebuilds the database)"
         ) from error
+
+
+def temp_table(con: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, str], rows: Sequence[Any]) -> None:
+    """A table for one connection; `rows` are records that have at least these columns. Raises: duckdb.Error."""
+    form = ", ".join(f'"{column}": "{kind}"' for column, kind in columns.items())
+    source = f"SELECT unnest(from_json_strict(CAST($1 AS JSON), '[{{{form}}}]')) AS r"
+    con.execute(f"CREATE TEMP TABLE {name} AS SELECT r.* FROM ({source})", [codec.encode(rows).decode()])  # noqa: S608 - our names
 
 
 def open_copy(base: Path | None, copy: Path) -> duckdb.DuckDBPyConnection:

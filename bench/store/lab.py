@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 from bench.errors import StoreError
 from bench.store import layout, locks, schema, seen
 from bench.store.database import attach, close_copy, memory, open_copy, remove
-from bench.store.ingest import Ingest, IngestReport, Progress
+from bench.store.ingest import Ingest, IngestReport, Progress, run_of
 from bench.store.layout import write_error
 from bench.store.work import clear_work
 
@@ -43,6 +43,7 @@ class Lab:
         self._results = results
         self._cache = cache or results
         self._on_wait = on_wait
+        self._open: tuple[object, duckdb.DuckDBPyConnection] | None = None
 
     @classmethod
     @contextmanager
@@ -68,44 +69,74 @@ class Lab:
 
         Raises: StoreError (the folder can't be written, no space).
         """
-        import duckdb
-
         clear_work(self._results)
         with self._writing():
-            base = self._base()
-            try:
-                return self._ingest(base, progress, verify=verify)
-            except duckdb.Error as error:
-                if base is None:
-                    raise write_error(self.database, error) from error
-            remove(self._cache / _COPY)
-            try:  # it opened, but is damaged inside: build another
-                return self._ingest(None, progress, verify=verify)
-            except duckdb.Error as error:
-                raise write_error(self.database, error) from error
+            return self._ingest(seen.look(self._results), None, progress, verify=verify)
 
     def refresh(self, progress: Progress | None = None) -> IngestReport:
-        """As `ingest`, for who only reads: where no shard was added or removed since the last one, none is looked at. One that
-        was changed in its place, which none ever should be, is noticed by `ingest` only. Raises: StoreError.
+        """As `ingest`, for who only reads: of all runs only those are looked at to which a shard was added, or from which one was
+        removed, since the last one. A shard that was changed in its place, which none ever should be, is noticed by `ingest`
+        only. Raises: StoreError.
         """
-        if seen.is_current(self._cache, self.database, self._results):
+        if self._changed_runs(seen.look(self._results)) == []:
             return IngestReport()
-        return self.ingest(progress)
+        clear_work(self._results)
+        with self._writing():
+            now = seen.look(self._results)  # another may have been first
+            return self._ingest(now, self._changed_runs(now), progress, verify=False)
 
-    def _ingest(self, base: Path | None, progress: Progress | None, *, verify: bool) -> IngestReport:
-        before = seen.look(self._results)
-        report = Ingest(self._results, base, self._cache / _COPY, verify=verify).run(self._publish, progress)
-        if report.rejected:
-            seen.forget(self._cache)  # what is refused today may be taken tomorrow
-        else:
-            seen.keep(self._cache, self.database, before)
+    def _changed_runs(self, now: seen.Seen) -> list[str] | None:
+        return seen.changed_runs(self._cache, self.database, now)
+
+    def _ingest(self, now: seen.Seen, runs: list[str] | None, progress: Progress | None, *, verify: bool) -> IngestReport:
+        import duckdb
+
+        base = self._base()
+        try:
+            return self._pass(base, now, runs, progress, verify=verify)
+        except duckdb.Error as error:
+            if base is None:
+                raise write_error(self.database, error) from error
+        remove(self._cache / _COPY)
+        try:  # it opened, but is damaged inside: build another
+            return self._pass(None, now, None, progress, verify=verify)
+        except duckdb.Error as error:
+            raise write_error(self.database, error) from error
+
+    def _pass(
+        self, base: Path | None, now: seen.Seen, runs: list[str] | None, progress: Progress | None, *, verify: bool
+    ) -> IngestReport:
+        """One pass over `runs`, or where that is None or there is no database over all, which were seen at `now`."""
+        one = Ingest(self._results, base, self._cache / _COPY, verify=verify)
+        report = one.run(self._publish, progress, runs if base else None)
+        seen.keep(self._cache, self.database, now, {run_of(rejection.shard) for rejection in report.rejected})
         return report
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """A connection in which the database is attached read-only as `lab` and is the default. Raises: StoreError."""
+        """A connection in which the database, as it is now, is attached read-only as `lab` and is the default, and which reaches
+        no file outside the shards. While the database stays the same, another one costs next to nothing. Raises: StoreError.
+        """
+        found = self._identity()
+        if self._open is None or self._open[0] != found:
+            self._open = found, self._fenced()
+        con = self._open[1].cursor()
+        con.execute("USE lab")
+        return con
+
+    def _identity(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self.database.stat()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+    def _fenced(self) -> duckdb.DuckDBPyConnection:
         con = memory()
         attach(con, self.database, read_only=True)
-        con.execute("USE lab")
+        inside = str(layout.shards_dir(self._results.absolute())).replace("'", "''")
+        con.execute(f"SET allowed_directories = ['{inside}/']")
+        con.execute("SET enable_external_access = false")
+        con.execute("SET lock_configuration = true")
         return con
 
     @contextmanager

@@ -5,6 +5,8 @@ results/
   shards/.partial/<trial_id>/                   one trial being written
   shards/.partial-unreadable/<trial_id>/        raw events that could not be read back, as they were
   runs/<run_id>.json                            what a run set out to do
+  imported/<import_id>.json                     what another tool measured
+  findings.jsonl, accepted.jsonl                what the gate told of, and what was accepted
   lab.duckdb                                    the cache
   .lab.seen.json                                what it was made of
   .lab.lock                                     held by whoever writes the cache
@@ -114,18 +116,24 @@ def shard_path(record: TrialRecord) -> str:
 
 def shard_folders(results: Path) -> list[Path]:
     """Every folder where a shard should be, in a stable order. Links are not followed, `.partial` is not looked into."""
-    return [trial for run in run_folders(results) for trial in _folders(run)]
+    return [results / shard for run in runs_in(results) for shard in shards_in(results, run)]
 
 
-def run_folders(results: Path) -> list[Path]:
-    """The folder of each run on each day, in a stable order."""
-    return [run for day in _folders(shards_dir(results)) if day.name.startswith("date=") for run in _folders(day)]
+def runs_in(results: Path) -> list[str]:
+    """The folder of each run on each day relative to the results folder, in a stable order."""
+    days = [f"shards/{day}" for day in _names(shards_dir(results)) if day.startswith("date=")]
+    return [f"{day}/{run}" for day in days for run in _names(results / day)]
 
 
-def _folders(parent: Path) -> list[Path]:
+def shards_in(results: Path, run: str) -> list[str]:
+    """The same of each trial of a run, by the folder of the run. As text: there may be a hundred thousand."""
+    return [f"{run}/{trial}" for trial in _names(results / run)]
+
+
+def _names(parent: Path) -> list[str]:
     try:
         with os.scandir(parent) as entries:
-            return sorted(Path(e.path) for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith("."))
+            return sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:  # no answer is not the answer that nothing is there

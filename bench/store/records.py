@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from bench.errors import StoreError, UsageError
 from bench.records import TrialRecord
@@ -25,22 +26,28 @@ class TrialFilter:
     status: str | None = None
 
 
-def records(lab: Lab, wanted: TrialFilter | None = None, *, last_runs: bool = False) -> list[TrialRecord]:
+def records(
+    lab: Lab, wanted: TrialFilter | None = None, *, last_runs: bool = False, most_cases: int | None = None
+) -> list[TrialRecord]:
     """The trials that pass, oldest first, as the database (not the folder) lists them. `last_runs`: only those of each case's
-    last run with a valid trial on its host, and of its last run without one there: no other record is read.
+    last run with a valid trial on its host, and of its last run without one there. `most_cases`: only those of so many cases, the
+    ones that were measured last. No other record is read.
 
     Raises: UsageError (no such run), StoreError (a shard vanished since the last ingest).
     """
-    import duckdb
+    where, given = _condition(lab, wanted or TrialFilter())
+    if most_cases is not None:
+        where += f" AND case_id IN ({_LAST_CASES.format(where=where)} LIMIT {most_cases})"
+    chosen = (_LAST_RUNS if last_runs else "SELECT shard FROM trials WHERE {where}").format(where=where)
+    shards = _asked(lab, f"{chosen} ORDER BY started_at, run_id, case_id, repeat, trial_id", given)
+    return [_record(lab.results, shard) for (shard,) in shards]
 
-    try:
-        shards = _shards(lab, wanted or TrialFilter(), last_runs=last_runs)
-    except duckdb.Error as error:
-        raise StoreError(
-            f"{lab.database} is damaged: {str(error).splitlines()[0]}",
-            hint=f"delete {lab.database}: it is rebuilt from the shards",
-        ) from error
-    return [_record(lab.results, shard) for shard in shards]
+
+def count_cases(lab: Lab, wanted: TrialFilter) -> int:
+    """Of how many cases there are trials that pass. Raises: as `records`."""
+    where, given = _condition(lab, wanted)
+    ((count,),) = _asked(lab, f"SELECT count(DISTINCT case_id) FROM trials WHERE {where}", given)  # noqa: S608 - our own names
+    return int(count)
 
 
 def run_records(results: Path, run_id: str) -> list[TrialRecord]:
@@ -48,8 +55,8 @@ def run_records(results: Path, run_id: str) -> list[TrialRecord]:
 
     Raises: StoreError (a shard that can't be read).
     """
-    shards = [folder for folder in layout.shard_folders(results) if folder.parent.name == run_id]
-    found = [_record(results, folder.relative_to(results).as_posix()) for folder in shards]
+    runs = [run for run in layout.runs_in(results) if run.endswith(f"/{run_id}")]
+    found = [_record(results, shard) for run in runs for shard in layout.shards_in(results, run)]
     return sorted(found, key=lambda record: record.started.wall_ns)
 
 
@@ -61,20 +68,35 @@ SELECT shard FROM (
 """
 
 
-def _shards(lab: Lab, wanted: TrialFilter, *, last_runs: bool) -> list[str]:
-    with lab.connect() as con:
-        run_id = wanted.run_id
-        if run_id == LATEST:
-            row = con.execute("SELECT run_id FROM trials ORDER BY started_at DESC, run_id DESC LIMIT 1").fetchone()
-            run_id = None if row is None else row[0]
-        elif run_id is not None and not con.execute("SELECT 1 FROM trials WHERE run_id = $1 LIMIT 1", [run_id]).fetchone():
-            raise UsageError(f"no run {run_id!r} in {lab.results}", hint="bench sql 'SELECT DISTINCT run_id FROM trials'")
-        matches = {f.name: getattr(wanted, f.name) for f in fields(wanted)} | {"run_id": run_id}
-        given = {name: value for name, value in matches.items() if value is not None}
-        where = " AND ".join(f"{name} = ${name}" for name in given) or "true"
-        chosen = _LAST_RUNS if last_runs else "SELECT shard FROM trials WHERE {where}"
-        query = f"{chosen.format(where=where)} ORDER BY started_at, run_id, case_id, repeat, trial_id"
-        return [row[0] for row in con.execute(query, given).fetchall()]
+_LAST_CASES = "SELECT case_id FROM trials WHERE {where} GROUP BY case_id ORDER BY max(started_at) DESC, case_id"
+
+
+def _condition(lab: Lab, wanted: TrialFilter) -> tuple[str, dict[str, str]]:
+    """A filter as SQL with its parameters. Raises: UsageError, StoreError."""
+    run_id = wanted.run_id
+    if run_id == LATEST:
+        run_id = next(
+            (row[0] for row in _asked(lab, "SELECT run_id FROM trials ORDER BY started_at DESC, run_id DESC LIMIT 1")), None
+        )
+    elif run_id is not None and not _asked(lab, "SELECT 1 FROM trials WHERE run_id = $run_id LIMIT 1", {"run_id": run_id}):
+        raise UsageError(f"no run {run_id!r} in {lab.results}", hint="bench sql 'SELECT DISTINCT run_id FROM trials'")
+    matches = {f.name: getattr(wanted, f.name) for f in fields(wanted)} | {"run_id": run_id}
+    given = {name: value for name, value in matches.items() if value is not None}
+    return " AND ".join(f"{name} = ${name}" for name in given) or "true", given
+
+
+def _asked(lab: Lab, query: str, given: dict[str, str] | None = None) -> list[tuple[Any, ...]]:
+    """Raises: StoreError."""
+    import duckdb
+
+    try:
+        with lab.connect() as con:
+            return con.execute(query, given or {}).fetchall()
+    except duckdb.Error as error:
+        raise StoreError(
+            f"{lab.database} is damaged: {str(error).splitlines()[0]}",
+            hint=f"delete {lab.database}: it is rebuilt from the shards",
+        ) from error
 
 
 def _record(results: Path, shard: str) -> TrialRecord:

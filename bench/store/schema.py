@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.clock import iso_utc
-from bench.records import DeviceInfo, Metric, TrialRecord
+from bench.records import DeviceInfo, TrialRecord
 from bench.store.views import view_statements
 
+if TYPE_CHECKING:
+    import duckdb
+    import numpy as np
+
+Row = tuple[Any, ...]
+"""Cells in the order of a table's columns."""
+
+_LIST = "VARCHAR[]"
 TRIALS = {
     "trial_id": "VARCHAR",
     "run_id": "VARCHAR",
@@ -27,7 +35,7 @@ TRIALS = {
     "repeat": "BIGINT",
     "attempt": "BIGINT",
     "status": "VARCHAR",
-    "reasons": "VARCHAR[]",
+    "reasons": _LIST,
     "error": "VARCHAR",
     "case_name": "VARCHAR",
     "suite": "VARCHAR",
@@ -41,8 +49,8 @@ TRIALS = {
     "engine_version": "VARCHAR",
     "engine_build": "VARCHAR",
     "vendor": "VARCHAR",
-    "devices": "VARCHAR[]",
-    "device_uids": "VARCHAR[]",
+    "devices": _LIST,
+    "device_uids": _LIST,
     "device_count": "BIGINT",
     "driver": "VARCHAR",
     "load": "VARCHAR",
@@ -104,8 +112,7 @@ SHARDS = {
 REJECTED = {"shard": "VARCHAR", "reason": "VARCHAR"}
 TABLES = {"trials": TRIALS, "metrics": METRICS, "reasons": REASONS, "shards": SHARDS, "rejected": REJECTED}
 
-_METRIC_FIELDS = tuple(name for name in METRICS if name != "trial_id")
-_metric_fields = attrgetter(*_METRIC_FIELDS)
+_metric_fields = attrgetter(*(name for name in METRICS if name != "trial_id"))
 _ACCELERATORS = ("accelerator", "module")
 
 
@@ -121,27 +128,34 @@ def ddl(schema: str) -> list[str]:
 SCHEMA_TAG = hashlib.sha256("\n".join(ddl("lab")).encode()).hexdigest()[:16]
 
 
-def insert(schema: str, table: str) -> str:
-    """The statement that adds rows, given as one JSON array, to `table`."""
-    columns = ", ".join(f'"{name}": {_json_type(kind)}' for name, kind in TABLES[table].items())
-    rows = f"SELECT unnest(from_json_strict(CAST($1 AS JSON), '[{{{columns}}}]')) AS r"
-    return f"INSERT INTO {schema}.{table} SELECT r.* FROM ({rows})"  # noqa: S608 - names of our own
+def insert(con: duckdb.DuckDBPyConnection, schema: str, table: str, rows: Sequence[Row]) -> None:
+    """Add rows to `table`. They are handed over by column, as arrays that DuckDB reads where they lie. Raises: duckdb.Error."""
+    columns = TABLES[table]
+    con.register(
+        "added", {name: _array(columns[name], cells) for name, cells in zip(columns, zip(*rows, strict=True), strict=True)}
+    )
+    picked = ", ".join(f"CAST({name} AS JSON)" if kind == _LIST else name for name, kind in columns.items())
+    con.execute(f"INSERT INTO {schema}.{table} SELECT {picked} FROM added")  # noqa: S608 - names of our own
+    con.unregister("added")
 
 
-def _json_type(kind: str) -> str:
-    return '["VARCHAR"]' if kind == "VARCHAR[]" else f'"{kind}"'
+def _array(kind: str, cells: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Numbers with NaN for NULL, since no record holds a NaN; what else there is as objects, which DuckDB takes for text."""
+    import numpy as np
+
+    if kind == _LIST:
+        cells = [json.dumps(cell) for cell in cells]
+    return np.array(cells, dtype=np.float64 if kind == "DOUBLE" else object)
 
 
-def rows_of(record: TrialRecord, shard: str) -> dict[str, list[dict[str, Any]]]:
+def rows_of(record: TrialRecord, shard: str) -> dict[str, list[Row]]:
     """A trial as rows of `trials`, `metrics` and `reasons`."""
     trial_id = record.key.trial_id
+    told = _identity(record) | _setting(record) | _load(record) | _when(record) | {"shard": shard}
     return {
-        "trials": [_identity(record) | _setting(record) | _load(record) | _when(record) | {"shard": shard}],
-        "metrics": [_metric(trial_id, metric) for metric in record.metrics.values()],
-        "reasons": [
-            {"trial_id": trial_id, "code": r.code, "metric_group": r.group, "severity": r.severity, "message": r.message}
-            for r in record.reasons
-        ],
+        "trials": [tuple(told[name] for name in TRIALS)],
+        "metrics": [(trial_id, *_metric_fields(metric)) for metric in record.metrics.values()],
+        "reasons": [(trial_id, r.code, r.group, r.severity, r.message) for r in record.reasons],
     }
 
 
@@ -229,7 +243,3 @@ def _when(record: TrialRecord) -> dict[str, Any]:
         "started_at": iso_utc(record.started.wall_ns).removesuffix("Z"),
         "ended_at": iso_utc(record.ended.wall_ns).removesuffix("Z"),
     }
-
-
-def _metric(trial_id: str, metric: Metric) -> dict[str, Any]:
-    return {"trial_id": trial_id} | dict(zip(_METRIC_FIELDS, _metric_fields(metric), strict=True))

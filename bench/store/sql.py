@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from bench.errors import UsageError
 from bench.store import layout, parquet
 from bench.store.costs import COST_VIEWS, cost_views
+from bench.store.findings import FINDING_TABLES, finding_tables
+from bench.store.imported import IMPORT_TABLES, import_tables
 from bench.store.lab import Lab
+from bench.store.sql_hints import TABLES_HINT, hint_for
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,6 +23,7 @@ RAW_VIEWS = {
     "chunks": (layout.CHUNKS, parquet.CHUNK_COLUMNS),
     "telemetry": (layout.TELEMETRY, parquet.TELEMETRY_COLUMNS),
 }
+_MADE_WHEN_NAMED = (*RAW_VIEWS, *COST_VIEWS, *IMPORT_TABLES, *FINDING_TABLES)
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze|\s*\([^)]*\))?\s", re.IGNORECASE)
 
 
@@ -49,10 +53,12 @@ def ask(lab: Lab, query: str) -> Answer:
         _refuse_writes(statements)
         with lab.connect() as con:
             _views(con, lab, query)
-            _fence(con, lab)
-            return _run(con, statements)
+            try:
+                return _run(con, statements)
+            except duckdb.Error as error:
+                raise UsageError(_told(error), hint=hint_for(con, query, str(error), _MADE_WHEN_NAMED)) from error
     except duckdb.Error as error:
-        raise UsageError(_told(error), hint="tables: bench sql 'SHOW TABLES'") from error
+        raise UsageError(_told(error), hint=TABLES_HINT) from error
 
 
 def change(lab: Lab, query: str) -> Answer:
@@ -99,6 +105,10 @@ def _views(con: duckdb.DuckDBPyConnection, lab: Lab, query: str) -> None:
     _raw_views(con, lab, _named(RAW_VIEWS, query))
     if _named(COST_VIEWS, query):
         cost_views(con, lab.results)
+    if _named(IMPORT_TABLES, query):
+        import_tables(con, lab.results)
+    if _named(FINDING_TABLES, query):
+        finding_tables(con, lab.results)
 
 
 def _named(views: Iterable[str], query: str) -> list[str]:
@@ -125,13 +135,6 @@ def _source(paths: list[str], columns: dict[str, str]) -> str:
         f"SELECT {', '.join(columns)}, date, filename FROM "  # noqa: S608 - names of our own
         f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true, filename = true)"
     )
-
-
-def _fence(con: duckdb.DuckDBPyConnection, lab: Lab) -> None:
-    inside = str(layout.shards_dir(lab.results.absolute())).replace("'", "''")
-    con.execute(f"SET allowed_directories = ['{inside}/']")
-    con.execute("SET enable_external_access = false")
-    con.execute("SET lock_configuration = true")
 
 
 def _told(error: duckdb.Error) -> str:

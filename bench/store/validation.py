@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from bench.units import format_bytes
 
 TRIAL_JSON_LIMIT_B = 16 << 20
 _INT64_LIMIT = 1 << 63
+_LONGEST = str(_INT64_LIMIT - 1).encode()
+_DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")
 _AHEAD_S = 86_400.0
 """How far a shard's clock may be ahead of ours: time zones set wrong, but no more."""
 
@@ -92,16 +93,23 @@ def _trial_json(folder: Path) -> bytes:
 
 def _decode(data: bytes) -> TrialRecord:
     try:
-        _check_version(codec.decode(data, _Version).schema_version)
-        return codec.decode(data, TrialRecord)
-    except BadShard:
-        raise
+        record = codec.decode(data, TrialRecord)
     except (ValueError, RecursionError) as error:
+        _check_version(_version_of(data))  # a later schema may not even decode
         raise BadShard(f"trial.json is not a trial record: {error}") from error
+    _check_version(record.schema_version)
+    return record
+
+
+def _version_of(data: bytes) -> int:
+    try:
+        return codec.decode(data, _Version).schema_version
+    except (ValueError, RecursionError):
+        return SCHEMA_VERSION
 
 
 def _check_version(version: int) -> None:
-    """Before the whole record is read: a later schema may not even decode. Raises: BadShard."""
+    """Refuse what another bench wrote in another way. Raises: BadShard."""
     if version > SCHEMA_VERSION:
         raise BadShard(f"schema version {version} is newer than this bench reads ({SCHEMA_VERSION}): update bench")
     if version < 1:
@@ -122,37 +130,37 @@ def _check_names(record: TrialRecord) -> None:
 
 
 def _check_numbers(record: TrialRecord) -> None:
-    plain = codec.to_builtins(record)
-    plain.pop("extra")
-    for where, value in () if _storable(plain) else _numbers(plain, "$"):
-        if not _storable(value):
-            told = f"does not fit into 64 bits: {str(value)[:40]}" if isinstance(value, int) else f"is {value}"
-            raise BadShard(f"{where} {told}")
+    """JSON, which every record comes from, has no NaN and no infinity: only integers can be too large."""
+    if not _surely_fit(codec.encode(record)):
+        plain = codec.to_builtins(record)
+        plain.pop("extra")
+        for where, value in _integers(plain, "$"):
+            if not -_INT64_LIMIT <= value < _INT64_LIMIT:
+                raise BadShard(f"{where} does not fit into 64 bits: {str(value)[:40]}")
     for name, metric in record.metrics.items():
         if metric.name != name:
             raise BadShard(f"metrics[{name[:80]!r}] holds a metric named {metric.name[:80]!r}")
 
 
-def _storable(value: Any) -> bool:
-    """Whether every number can be stored; only where one can't does it matter which it is, and finding its place takes long."""
-    if isinstance(value, float):
-        return math.isfinite(value)
+def _surely_fit(data: bytes) -> bool:
+    """Whether no integer in `data` can be beyond 64 bits: few have as many digits, and a look at all of them takes long."""
+    shape, at, digits = data.translate(_DIGITS_AS_0), 0, len(_LONGEST)
+    while (at := shape.find(b"0" * digits, at)) >= 0:
+        if data[at : at + digits] > _LONGEST or shape[at + digits : at + digits + 1] == b"0":
+            return False
+        at += digits
+    return True
+
+
+def _integers(value: Any, where: str) -> Iterator[tuple[str, int]]:
     if isinstance(value, int):
-        return -_INT64_LIMIT <= value < _INT64_LIMIT
-    if isinstance(value, dict):
-        return all(map(_storable, value.values()))
-    return all(map(_storable, value)) if isinstance(value, list | tuple) else True
-
-
-def _numbers(value: Any, where: str) -> Iterator[tuple[str, int | float]]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
         yield where, value
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _numbers(item, f"{where}.{key}")
+            yield from _integers(item, f"{where}.{key}")
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from _numbers(item, f"{where}[{index}]")
+            yield from _integers(item, f"{where}[{index}]")
 
 
 def _check_siblings(folder: Path, record: TrialRecord, *, verify: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -129,3 +131,51 @@ def test_a_night_knows_nothing_of_later_ones() -> None:
     for night in nights:
         past.append(judge_night(past, night, UP))
     assert past == whole
+
+
+# --- a reference, whose build never changes -------------------------------------------------------------------------------
+
+
+def beside_a_reference(ours: list[Night], theirs: list[Night], host: str = "h") -> list[Judged]:
+    """How a series is judged beside the reference of host `h`."""
+    references = [replace(night, is_reference=True) for night in theirs]
+    return judge_all({"s": ours, "ref": references}, {"s": UP, "ref": UP}, {"s": host, "ref": "h"})["s"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "host", "spoken"),
+    [
+        (95.0, "h", True),
+        (100.0, "h", False),  # the build is under suspicion: pairs are asked for
+        (95.0, "another", False),
+    ],
+)
+def test_where_the_reference_triggers_too_the_night_is_to_blame(theirs: float, host: str, spoken: bool) -> None:
+    found = beside_a_reference([*steady(30), tonight((95.0,))], [*steady(30), tonight((theirs,))], host)[-1]
+    assert (found.state, found.in_vain) == ("trigger", spoken)
+
+
+def test_every_reference_must_have_moved() -> None:
+    ours = [*steady(30), tonight((95.0,))]
+    moved, still = ([replace(n, is_reference=True) for n in [*steady(30), tonight((v,))]] for v in (95.0, 100.0))
+    keys = ("s", "r1", "r2")
+    found = judge_all(dict(zip(keys, (ours, moved, still), strict=True)), dict.fromkeys(keys, UP), dict.fromkeys(keys, "h"))
+    assert not found["s"][-1].in_vain
+
+
+def test_a_host_that_moved_its_reference_night_after_night_has_shifted_without_any_pairs() -> None:
+    low = [tonight((95.0,), number=30 + i) for i in range(SHIFT_NIGHTS)]
+    states = [one.state for one in beside_a_reference([*steady(30), *low], [*steady(30), *low])[30:]]
+    assert states == ["trigger"] * (SHIFT_NIGHTS - 1) + ["host_shift"]
+
+
+def test_pairs_that_blame_the_build_outweigh_the_reference() -> None:
+    ours = [*steady(30), tonight((90.0,), pairs(0.05))]
+    assert beside_a_reference(ours, [*steady(30), tonight((95.0,))])[-1].state == "confirmed"
+
+
+def test_a_night_that_a_reference_excused_comes_into_the_baseline_later() -> None:
+    """As one whose pairs showed nothing does: left out for good, a host's bad nights would seem ever rarer."""
+    ours = [*steady(10), tonight((95.0,), number=10), *steady(9, start=11)]
+    excused, accused = beside_a_reference(ours, ours), beside_a_reference(ours, steady(20))
+    assert (excused[-1].baseline, accused[-1].baseline) == (19, 18)

@@ -194,3 +194,22 @@ def test_history_draws_every_night(slow_night: Path, bench: Bench) -> None:
     nights = json.loads(bench("history", series, "--json").out)["series"][0]["nights"]
     assert len(nights) == 11
     assert bench("history", "zzzz").code == 2
+
+
+@pytest.mark.parametrize(("version", "told"), [("1.0", True), ("1.1", False)])
+def test_a_reference_that_moved_too_speaks_for_the_build_unless_its_own_changed(
+    results: Path, bench: Bench, version: str, told: bool
+) -> None:
+    save_nights(results)
+    save_trial(results, trial(10, 0.94))
+    pinned = make_case(model="pinned", labels={"reference": "b1"})
+    for night in range(11):
+        factor, build = (0.94, version) if night == 10 else (1 + WIGGLE[night], "1.0")
+        save_trial(
+            results, trial(night, factor, case=pinned, key=make_key(pinned, f"ref-{night}"), engine=make_engine(version=build))
+        )
+    ran = bench("gate")
+    ours = next(line for line in ran.out.splitlines() if line.startswith("to be confirmed: output_tok_per_s of tiny"))
+    assert ("so is the reference build" in ours) is told
+    assert ("measure pairs" in ours) is not told
+    assert ran.code == (0 if told else 1)

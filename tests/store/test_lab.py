@@ -25,8 +25,9 @@ from bench.reports.rows import newest
 from bench.reports.text import csv_line
 from bench.store import Lab, TrialFilter, records, schema
 from bench.store.foreign import bring_in
+from bench.store.records import count_cases
 from bench.store.sql import Answer, ask, change
-from bench.store.validation import TRIAL_JSON_LIMIT_B
+from bench.store.validation import TRIAL_JSON_LIMIT_B, BadShard, check_record
 from tests.factories import make_case, make_event_log, make_host, make_metrics, make_record, make_telemetry, save_trial
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +129,9 @@ def test_a_refresh_looks_at_no_shard_where_none_came_or_went(tmp_path: Path) -> 
     rewrite(kept, lambda c: c.update(error="edited"))  # in place, which is what nobody should do
     assert lab.refresh().added == 0
     shutil.rmtree(other)
-    assert lab.refresh().removed == 1
+    assert lab.refresh() == lab.refresh().__class__(removed=1, unchanged=1)
+    assert rows(lab, "SELECT run_id, error FROM trials") == [("run-1", None)]
+    assert lab.ingest().added == 1
     assert rows(lab, "SELECT run_id, error FROM trials") == [("run-1", "edited")]
 
 
@@ -157,6 +160,31 @@ def test_a_refresh_after_something_happened_is_an_ingest(tmp_path: Path, how: st
         "no database": (1, 0, 0),
         "a bad shard": (0, 1, 1),
     }[how]
+
+
+def test_a_refresh_reads_only_the_runs_in_which_something_happened(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    gone, edited, grown = (save_trial(tmp_path, make_record(run_id=run_id)) for run_id in ("gone", "edited", "grown"))
+    bad = save_trial(tmp_path, make_record(run_id="bad"))
+    (bad / "trial.json").write_text("{", encoding="utf-8")
+    age(tmp_path)
+    lab.ingest()
+    rewrite(edited, lambda c: c.update(error="edited"))  # would be seen if its run were looked at
+    shutil.rmtree(gone.parent)
+    save_trial(tmp_path, make_record(run_id="grown", repeat=1))
+    shutil.copytree(grown, tmp_path / "shards" / "date=2026-11-30" / "twin" / grown.name)
+    report = lab.refresh()
+    assert (report.added, report.unchanged, report.removed) == (1, 2, 1)
+    assert sorted(Path(rejection.shard).parts[2] for rejection in report.rejected) == ["bad", "twin"]
+    assert rows(lab, "SELECT run_id, error FROM trials ORDER BY run_id, repeat") == [
+        ("edited", None),
+        ("grown", None),
+        ("grown", None),
+    ]
+    assert rows(lab, "SELECT count(DISTINCT trial_id), count(*) FROM metrics") == [(3, 18)]
+    shutil.copytree(grown, bad, dirs_exist_ok=True)  # mended in its place: what was refused is looked at each time
+    rewrite(bad, lambda c: c["key"].update(run_id="bad", trial_id=bad.name))
+    assert lab.refresh().added == 1
 
 
 def test_a_rebuild_from_shards_gives_the_same_tables_byte_for_byte(tmp_path: Path) -> None:
@@ -266,6 +294,18 @@ def test_a_bad_shard_is_refused_with_the_reason_and_stops_nothing(tmp_path: Path
     shutil.rmtree(bad)
     assert lab.ingest().rejected == ()
     assert rows(lab, "SELECT count(*) FROM rejected") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "value", [0, 2**63 - 1, 2**63, 9_999_999_999_999_999_999, 10**19, 10**400, -(2**63), -(2**63) - 1, -(10**19)]
+)
+def test_an_integer_is_taken_where_it_fits_into_64_bits(value: int) -> None:
+    record = make_record(case=make_case(seed=value), extra={"any": [10**400]})  # what is in `extra` goes into no column
+    if -(2**63) <= value < 2**63:
+        check_record(record)
+    else:
+        with pytest.raises(BadShard, match=r"\$.case.seed does not fit into 64 bits"):
+            check_record(record)
 
 
 def test_a_changed_sibling_shows_under_verify_only(tmp_path: Path) -> None:
@@ -433,43 +473,6 @@ def test_two_processes_write_and_ingest_at_once_while_one_reads(tmp_path: Path) 
     assert rows(lab, "SELECT count(*), count(DISTINCT trial_id) FROM trials") == [(12, 12)]
 
 
-_INGEST_FOREVER = """
-import sys
-from pathlib import Path
-from bench.store import Lab
-
-lab = Lab(Path(sys.argv[1]))
-print("ready", flush=True)
-while True:
-    lab.ingest()
-    lab.database.unlink()  # so that each pass builds the whole of it
-    lab.ingest()
-"""
-
-
-@pytest.mark.parametrize("moments", [6, pytest.param(200, marks=[pytest.mark.proof, pytest.mark.timeout(3600)])])
-def test_kill_nine_at_any_moment_loses_and_doubles_nothing(tmp_path: Path, moments: int) -> None:
-    for repeat in range(40):
-        save_trial(tmp_path, make_record(repeat=repeat))
-    lab = Lab(tmp_path)
-    chance = random.Random(7)
-    for _ in range(moments):
-        child = subprocess.Popen([sys.executable, "-c", _INGEST_FOREVER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
-        deadline = time.monotonic() + 0.05 + chance.random() * 0.3
-        while time.monotonic() < deadline:
-            pass
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
-        if lab.database.exists():
-            assert rows(lab, "SELECT count(*) FROM trials") == [(40,)]
-        (lab.refresh if chance.random() < 0.5 else lab.ingest)()
-        counts = "SELECT count(*), count(DISTINCT trial_id), (SELECT count(*) FROM metrics) FROM trials"
-        assert rows(lab, counts) == [(40, 40, 240)]
-        assert not (tmp_path / ".lab.duckdb.new").exists()
-
-
 _IMPORT = """
 import sys
 from pathlib import Path
@@ -585,6 +588,32 @@ def test_a_query_that_writes_reaches_out_or_is_wrong_is_one_usage_error(tmp_path
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT ttft_p50 FROM trials_wide", "trials_wide has ttft_p50_ms"),
+        ("SELECT w.output_tok_s FROM trials_wide w", "output_tok_per_s"),
+        ("SELECT ttft_p50_ms FROM trials", "trials_wide has ttft_p50_ms"),
+        ("SELECT modle FROM points", "points has model; all columns: bench sql 'DESCRIBE points'"),
+        ("SELECT outcom FROM requests", "requests has outcome"),
+        ("SELECT m.valeu FROM trials t JOIN metrics m USING (trial_id)", "metrics has value"),
+        ("SELECT zzz FROM trials", "columns: bench sql 'DESCRIBE trials'"),
+        ("FROM trial", "did you mean trials"),
+        ("FROM lab.metric", "did you mean metrics"),
+        ("SELECT 1 FROM cost", "did you mean costs"),
+        ("FROM finding", "did you mean findings"),
+        ("FROM zzz", "bench sql 'SHOW TABLES'"),
+        ("SELECT median(1, 2, 3)", "bench sql 'SHOW TABLES'"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_near_ones(tmp_path: Path, query: str, told: str) -> None:
+    lab = Lab(tmp_path)
+    lab.ingest()
+    with pytest.raises(UsageError) as caught:
+        ask(lab, query)
+    assert told in (caught.value.hint or "")
+
+
 READING = (
     "FROM trials",
     "SHOW TABLES",
@@ -684,6 +713,9 @@ def test_the_last_runs_are_all_that_the_newest_trials_are_chosen_from(tmp_path: 
         ("failed since", "a"), ("failed since", "c"), ("good", "b"), ("never good", "b"), ("two hosts", "a"), ("two hosts", "b"),
         ("two hosts", "c"),
     ]  # fmt: skip
+    last = records(lab, last_runs=True, most_cases=2)
+    assert names(last) == [("failed since", "a"), ("failed since", "c"), *names(few)[-3:]]
+    assert (count_cases(lab, TrialFilter()), count_cases(lab, TrialFilter(run_id="c"))) == (4, 2)
     failed = TrialFilter(status="failed")
     assert newest(records(lab, failed, last_runs=True)) == newest(records(lab, failed))
 

@@ -31,7 +31,19 @@ from tests.factories import (
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"^## \d+\. .*?```sql\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE)
-VIEWS = ("trials_wide", "points", "latest", "series", "pareto", "missing", "costs", "device_prices", "power_prices")
+VIEWS = (
+    "trials_wide",
+    "points",
+    "latest",
+    "series",
+    "pareto",
+    "missing",
+    "costs",
+    "device_prices",
+    "power_prices",
+    "findings",
+    "accepted",
+)
 H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
 NIGHT_27, NIGHT_28, NIGHT_29, NIGHT_30 = (date(2026, 11, day) for day in (27, 28, 29, 30))
 ERRORS = Reason(code="errors", group="throughput", severity="invalid", message="12 of 100 requests failed")

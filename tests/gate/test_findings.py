@@ -1,0 +1,84 @@
+"""`findings` and `accepted` in SQL: what `bench gate` told of, kept beside the shards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.errors import StoreError
+from bench.store import Lab
+from bench.store.findings import FINDINGS_FILE, read_findings
+from bench.store.sql import ask
+from tests.factories import save_trial
+from tests.gate.test_gate_command import save_nights, save_pairs, trial
+from tests.in_process import Bench
+
+PAGE = (Path(__file__).parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
+QUERY = PAGE.partition("## What the gate told of")[2].partition("```sql\n")[2].partition("```")[0]
+ASKED = "SELECT CAST(night AS VARCHAR), state, worse_percent, pairs, CAST(since AS VARCHAR) FROM findings ORDER BY judged_at"
+
+
+@pytest.fixture
+def slow_night(results: Path) -> Path:
+    """Ten ordinary nights and one that is 6% slower."""
+    save_nights(results)
+    save_trial(results, trial(10, 0.94))
+    return results
+
+
+def test_a_finding_is_kept_once_and_follows_the_last_verdict(slow_night: Path, bench: Bench) -> None:
+    for _ in range(2):
+        assert bench("gate").code == 1
+        ((night, state, worse, pairs, since),) = ask(Lab(slow_night), ASKED).rows
+        assert (night, state, pairs, since) == ("2026-09-11", "trigger", None, None)
+        assert worse == pytest.approx(6.1, abs=0.2)
+    assert ask(Lab(slow_night), QUERY).rows == []
+    save_pairs(slow_night, 10, 0.06)
+    assert bench("gate").code == 3
+    ((since, _, label, metric, worse, *_),) = ask(Lab(slow_night), QUERY).rows
+    assert (str(since), metric, worse) == ("2026-09-11", "output_tok_per_s", pytest.approx(6.1, abs=0.2))
+    assert label.startswith("tiny q4_1, mock")
+    assert [row[:2] + row[3:] for row in ask(Lab(slow_night), ASKED).rows] == [("2026-09-11", "confirmed", 5, "2026-09-11")]
+    assert len((slow_night / FINDINGS_FILE).read_bytes().splitlines()) == 2
+
+
+def test_what_is_accepted_is_told_beside_it_and_a_night_that_is_judged_well_again_is_gone(slow_night: Path, bench: Bench) -> None:
+    bench("gate")
+    series = ask(Lab(slow_night), "SELECT DISTINCT series_id FROM findings").rows[0][0]
+    bench("gate", "--accept", f"{series}:output_tok_per_s", "--reason", "it's meant")
+    told = "SELECT f.state, a.reason FROM findings f LEFT JOIN accepted a USING (series_id, metric, night)"
+    assert ask(Lab(slow_night), told).rows == [("accepted change point", "it's meant")]
+    (slow_night / "accepted.jsonl").unlink()
+    for place in (slow_night / "shards").glob("*/night-010/*"):
+        content = json.loads((place / "trial.json").read_bytes())
+        content["metrics"]["output_tok_per_s"]["value"] = 400.0
+        (place / "trial.json").write_text(json.dumps(content))
+    Lab(slow_night).ingest()
+    assert bench("gate").code == 0
+    assert ask(Lab(slow_night), told).rows == []
+
+
+def test_they_outlive_the_database_and_a_results_folder_has_none_at_first(slow_night: Path, bench: Bench) -> None:
+    Lab(slow_night).ingest()
+    assert (
+        ask(Lab(slow_night), "SELECT count(*) FROM findings").rows
+        == ask(Lab(slow_night), "SELECT count(*) FROM accepted").rows
+        == [(0,)]
+    )
+    bench("gate")
+    (slow_night / "lab.duckdb").unlink()
+    ran = bench("sql", "--csv", "SELECT night, state FROM findings")
+    assert (ran.code, ran.out) == (0, "night,state\n2026-09-11,trigger\n")
+
+
+def test_a_line_that_was_cut_off_is_named(slow_night: Path, bench: Bench) -> None:
+    bench("gate")
+    path = slow_night / FINDINGS_FILE
+    path.write_bytes(path.read_bytes() + b'{"night": "2026-')
+    with pytest.raises(StoreError, match=r"findings.jsonl:2"):
+        read_findings(slow_night)
+    ran = bench("gate")
+    assert ran.code == 1
+    assert "findings.jsonl:2" in ran.err
