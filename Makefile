@@ -3,6 +3,7 @@
 #   make check test   lint, types, layers; unit and integration tests
 #   make engines      tests that start real engines on this machine's CPU
 #   make engines-heavy  the same for vLLM, torch and OpenVINO, which need gigabytes
+#   make browser-test tests of the HTML report in a real Chromium; make browser installs one (Debian)
 #   make bench        benchmarks of our own code (no pass or fail)
 #   make proof        the long ones, kept out of CI
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -q
 DOMAINS := bench tests benchmarks examples
 
-.PHONY: quickstart check test engines engines-heavy bench proof format clean
+.PHONY: quickstart check test engines engines-heavy browser browser-test bench proof format clean
 
 # Status 1 says that a trial is not valid, as on a machine that has other things to do: the table tells, and the installation is fine.
 quickstart: $(VENV)/.quickstart
@@ -28,7 +29,7 @@ check: $(VENV)/.dev
 AGAIN := --last-failed --last-failed-no-failures none
 
 test: $(VENV)/.dev
-	$(PYTEST) -n 3 -m "not engine and not proof and not alone" || $(PYTEST) $(AGAIN) -m "not engine and not proof and not alone"
+	$(PYTEST) -n 3 -m "not engine and not proof and not browser and not alone" || $(PYTEST) $(AGAIN) -m "not engine and not proof and not browser and not alone"
 	$(PYTEST) -m "alone and not engine and not proof" || $(PYTEST) $(AGAIN) -m "alone and not engine and not proof"
 
 engines: $(VENV)/.dev
@@ -39,6 +40,16 @@ engines-heavy: $(VENV)/.dev
 	$(BIN)/python tests/runners/vllm_venv.py
 	$(BIN)/python -m tests.runners.openvino_venv
 	$(PYTEST) -m "heavy and not proof"
+
+# Whatever Chromium is there, else Debian's package where we may install it.
+CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null
+browser:
+	@$(CHROMIUM) || { test "$$(id -u)" -eq 0 && command -v apt-get >/dev/null; } || \
+	  { echo "There is no Chromium. On Debian: sudo apt-get install chromium. Elsewhere: put chromium or google-chrome on PATH."; exit 1; }
+	@$(CHROMIUM) || { apt-get update -qq && apt-get install -qq --no-install-recommends chromium; }
+
+browser-test: $(VENV)/.dev browser
+	$(PYTEST) -m "browser and not proof"
 
 bench: $(VENV)/.dev
 	$(PYTEST) benchmarks --benchmark-only
