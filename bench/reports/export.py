@@ -1,8 +1,12 @@
-"""Records as bytes: JSON (everything), CSV (one row a trial, the same columns whatever was measured), Markdown (the table)."""
+"""Records as bytes: JSON (everything), CSV and Parquet (one row a trial, the same columns whatever was measured), Markdown (the
+table).
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from bench import codec
 from bench.clock import iso_utc
@@ -65,6 +69,33 @@ def to_csv(records: Sequence[TrialRecord]) -> bytes:
     return "".join(lines).encode("utf-8", "replace")
 
 
+_COUNTS = ("repeat", "attempt", "batch_size", "input_requested_tokens", "output_requested_tokens")
+_REALS = ("request_rate_per_s", "window_s")
+
+
+def to_parquet(records: Sequence[TrialRecord]) -> bytes:
+    """The columns of the CSV as Parquet: numbers as numbers, texts as they are, what is missing NULL, times in UTC."""
+    import duckdb
+
+    kinds = {name: "BIGINT" if name in _COUNTS else "DOUBLE" if name in _REALS else "VARCHAR" for name in _CONTEXT}
+    kinds |= {"started_at_utc": "TIMESTAMP"} | {c.column: "BIGINT" if c.field == "n" else "DOUBLE" for c in wide_columns()}
+    rows = [_plain_row(record) for record in records]
+    shape = ", ".join(f'"{name}": "{kind}"' for name, kind in kinds.items())
+    with tempfile.TemporaryDirectory(prefix="bench-export-") as folder, duckdb.connect() as con:
+        path = Path(folder) / "trials.parquet"
+        source = f"SELECT unnest(from_json_strict(CAST($1 AS JSON), '[{{{shape}}}]')) AS r"
+        con.execute(f"CREATE TABLE trials AS SELECT r.* FROM ({source})", [codec.encode(rows).decode()])  # noqa: S608 - our names
+        con.execute(f"COPY trials TO '{path}' (FORMAT parquet, COMPRESSION zstd)")
+        return path.read_bytes()
+
+
+def _plain_row(record: TrialRecord) -> dict[str, object]:
+    texts = {name: read(record) for name, read in _CONTEXT.items()}
+    row = {name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value for name, value in texts.items()}
+    row["started_at_utc"] = str(row["started_at_utc"]).removesuffix("Z")
+    return row | {column.column: _number(record, column) for column in wide_columns()}
+
+
 def _number(record: TrialRecord, wanted: WideColumn) -> object:
     metric = record.metrics.get(wanted.metric)
     if metric is None or (wanted.field == "n" and metric.p50 is None):
@@ -87,5 +118,10 @@ def to_markdown(records: Sequence[TrialRecord]) -> bytes:
     return ("\n".join([*text, *([""] if notes else []), *notes]) + "\n").encode("utf-8", "replace")
 
 
-FORMATS: dict[str, Callable[[Sequence[TrialRecord]], bytes]] = {"json": to_json, "csv": to_csv, "md": to_markdown}
-"""Exporters by the name that `bench export --format` takes."""
+FORMATS: dict[str, Callable[[Sequence[TrialRecord]], bytes]] = {
+    "json": to_json,
+    "csv": to_csv,
+    "parquet": to_parquet,
+    "markdown": to_markdown,
+}
+"""Exporters of our own shapes, by the name that `bench export --format` takes."""

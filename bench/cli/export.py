@@ -1,0 +1,94 @@
+"""`bench export`: results in the shape that another program reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from bench.cli.choosing import checked
+from bench.cli.options import results_option
+from bench.cli.results import current_lab
+from bench.errors import EXIT_OK, StoreError, UsageError
+from bench.printable import printable_json, printable_lines
+from bench.records import EventLog, TrialRecord
+from bench.store import Lab, TrialFilter, layout, records
+
+_OWN = ("json", "csv", "parquet", "markdown")
+_OTHERS = ("vllm-bench", "guidellm", "pytest-benchmark")
+_MOST_LOGS = 2000
+"""Trials whose raw events are read for one file: more of them are a mistake, and do not fit into memory."""
+
+
+@click.command()
+@click.option("--format", "form", type=click.Choice([*_OWN, *_OTHERS]), required=True, help="The shape that is wanted.")
+@click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run (the beginning of its id will do).")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead of stdout.")
+@results_option
+def export(*, form: str, run_id: str | None, out: Path | None, results: Path) -> int:
+    """Write results as JSON (whole records), CSV or Parquet (one row a trial), Markdown (the table); or as other tools do:
+    vllm-bench (its keys, a line a trial), guidellm (a report as GPUStack reads it), pytest-benchmark (for pytest-benchmark
+    compare). docs/exchange.md says what each key then means.
+    """
+    if form == "parquet" and out is None and sys.stdout.isatty():
+        raise UsageError("Parquet is not for a terminal", hint="add --out FILE")
+    with current_lab(results) as lab:
+        found = records(lab, checked(lab, TrialFilter(run_id=run_id)))
+        data = _bytes(lab, found, form)
+    if out is None:
+        sys.stdout.buffer.write(_on_terminal(data, form) if sys.stdout.isatty() else data)
+        return EXIT_OK
+    try:
+        out.write_bytes(data)
+    except OSError as error:
+        raise StoreError(f"can't write {out}: {error.strerror}", hint="give another file with --out") from error
+    click.echo(f"{len(data)} bytes of {len(found)} trials written to {out}", err=True)
+    return EXIT_OK
+
+
+def _bytes(lab: Lab, found: Sequence[TrialRecord], form: str) -> bytes:
+    from bench import codec
+    from bench.reports.export import FORMATS
+
+    if form in FORMATS:
+        return FORMATS[form](found)
+    if form == "pytest-benchmark":
+        from bench.reports.export_pytest_benchmark import pytest_benchmark_json
+
+        return pytest_benchmark_json(found)
+    if len(found) > _MOST_LOGS:
+        raise UsageError(f"{len(found)} trials in one {form} file are more than {_MOST_LOGS}", hint="say which: --run RUN_ID")
+    trials = [(record, _log(lab, record)) for record in found]
+    for record, log in trials:
+        if log is None or record.window is None:
+            click.echo(f"note: {record.key.trial_id} ({record.status.value}) has no window to tell of: left out", err=True)
+    if form == "guidellm":
+        from bench.reports.export_guidellm import guidellm_report
+
+        return codec.encode_pretty(guidellm_report(trials))
+    from bench.reports.export_vllm_bench import vllm_bench_lines
+
+    return vllm_bench_lines(trials)
+
+
+def _log(lab: Lab, record: TrialRecord) -> EventLog | None:
+    """The raw events of a trial, None where it has none. Raises: StoreError (they can't be read)."""
+    import duckdb
+
+    from bench.store.parquet import read_log
+
+    if not {layout.REQUESTS, layout.CHUNKS} <= set(record.files):
+        return None
+    folder = layout.shard_path(record)
+    try:
+        return read_log(lab.results / folder)
+    except (duckdb.Error, OSError, KeyError, ValueError) as error:
+        raise StoreError(f"the events in {folder} can't be read: {error}", hint="run: bench ingest --verify") from error
+
+
+def _on_terminal(data: bytes, form: str) -> bytes:
+    """An export with nothing in it that would act on the terminal; JSON keeps its meaning."""
+    text = data.decode("utf-8", "replace")
+    return (printable_lines(text) if form in ("csv", "markdown") else printable_json(text)).encode("utf-8", "replace")

@@ -1,0 +1,42 @@
+"""`bench import`: result files of other tools, beside our own and never among them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from bench.cli.columns import show
+from bench.cli.options import results_option
+from bench.errors import EXIT_OK
+from bench.importers.reading import FORMATS, read_file
+from bench.reports.imported import CAUTION, HEADER, imported_json, imported_rows
+from bench.store.imported import keep
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.option("--from", "tool", type=click.Choice(FORMATS), help="What wrote the files [default: told from their content].")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: added, known, imported[].")
+@results_option
+def import_(*, files: tuple[Path, ...], tool: str | None, as_json: bool, results: Path) -> int:
+    """Take over results that another tool has measured: JSON of `vllm bench serve`, GuideLLM, AIPerf or `llama-bench`.
+
+    Their definitions are not ours, so they are shown by `bench table --imported` and in the SQL tables imported and
+    imported_metrics, in no other table, and bench compare refuses them. A file that is not whole and sound is refused; one
+    that was imported before changes nothing.
+
+    \b
+    bench import vllm-result.json
+    bench import profile_export_aiperf.json --from aiperf
+    """
+    found = [one for file in files for one in read_file(file, tool)]
+    added = keep(results, found)
+    if as_json:
+        click.echo(json.dumps({"added": added, "known": len(found) - added, **imported_json(found)}, allow_nan=False))
+        return EXIT_OK
+    click.echo(f"{added} imported, {len(found) - added} known already", err=True)
+    show(HEADER, imported_rows(found))
+    click.echo(CAUTION, err=True)
+    return EXIT_OK
