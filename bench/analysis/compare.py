@@ -50,7 +50,8 @@ class Sample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """What was measured at one place: repeats of one configuration, host, case and run. `boards`: uids of the boards whose energy
-    counts, `scope` what that energy covers. `setting` names what the workload consists of, for saying how two differ.
+    counts, `scope` what that energy covers. `imported`: the other tool that measured it. `setting` names what the workload
+    consists of, for saying how two differ.
     """
 
     workload_id: str
@@ -71,6 +72,7 @@ class Point:
     boards: tuple[str, ...]
     scope: str | None
     window_kind: str | None
+    imported: str | None = None
     setting: dict[str, str] = field(default_factory=dict)
     samples: dict[str, Sample] = field(default_factory=dict)
 
@@ -225,6 +227,9 @@ def _lacking(sample: Sample, side: str) -> str | None:
 
 def difference_of(base: Point, cand: Point) -> str | None:
     """Why two points can't be compared at all, in words; None where they can."""
+    tools = dict.fromkeys(point.imported for point in (base, cand) if point.imported)
+    if tools:
+        return f"imported from {' and '.join(tools)}, whose definitions differ"
     if base.model != cand.model:
         return f"other model: {base.model} and {cand.model}"
     if base.workload_id != cand.workload_id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.analysis.gate import Judged, Night, State
+from bench.analysis.gate_drift import Drift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -20,7 +21,12 @@ class SeriesKey:
     @property
     def text(self) -> str:
         """The key as one string."""
-        return "/".join((self.series_id, self.host_id, self.profile, self.metric, self.scope or ""))
+        return f"{self.series_id}/{self.host}"
+
+    @property
+    def host(self) -> str:
+        """What it shares with other series whose nights are as good or bad as its own."""
+        return "/".join((self.host_id, self.profile, self.metric, self.scope or ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +42,18 @@ class SeriesHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What tonight is for one metric of a series. `judged` is None for a missing result: `missing` says what is known."""
+    """What tonight is for one metric of a series. `judged` is None for a missing result: `missing` says what is known. `drift`:
+    what got worse too slowly for any night to see.
+    """
 
     history: SeriesHistory
     state: State
     judged: Judged | None = None
     missing: str | None = None
+    drift: Drift | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether something still has to be measured: a result that is missing, or pairs."""
-        return self.judged is None or (self.state == "trigger" and self.judged.confirmation is None)
+        judged = self.judged
+        return judged is None or (self.state == "trigger" and judged.confirmation is None and not judged.host_moved)

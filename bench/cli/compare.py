@@ -23,7 +23,7 @@ def compare(*, base: str, cand: str, as_json: bool, as_markdown: bool, results: 
 
     BASE and CAND each are `latest`, a run's id (its beginning will do), an engine version, a commit (the engine's build), a
     device, a label NAME=VALUE, or an SQL condition on trials_wide. A prefix says which is meant: run: version: commit: device:
-    label: sql:
+    label: sql: What another tool measured is imported:ID; it is shown beside ours, and never comparable.
 
     \b
     bench compare 20261201T0 latest

@@ -44,8 +44,9 @@ def gate(
     """
     from bench.analysis.gate import FINDINGS
     from bench.lab.gate import histories, last_night, series_ids, verdicts
-    from bench.lab.gate_accepted import read_accepted
+    from bench.lab.gate_findings import keep_findings
     from bench.reports.gate import annotation_lines, gate_json, gate_markdown, gate_text
+    from bench.store.findings import read_accepted
 
     if (accept is None) != (reason is None):
         raise UsageError("--accept and --reason go together", hint="bench gate --accept SERIES --reason 'new kernel'")
@@ -57,6 +58,10 @@ def gate(
         if accept is not None and reason is not None:
             _accept(results, accept, tonight, reason, series_ids(lab, where))
         found = verdicts(lab, histories(lab, read_accepted(results), where=where, until=tonight), tonight, where)
+    try:
+        keep_findings(results, tonight, found)
+    except StoreError as error:  # the verdict counts, even in a folder that can't be written
+        click.echo(f"note: bench sql won't know of this: {error}", err=True)
     click.echo(json.dumps(gate_json(tonight, found), allow_nan=False) if as_json else gate_text(tonight, found))
     if github:
         click.echo("\n".join(annotation_lines(found)))
@@ -69,7 +74,7 @@ def gate(
 
 def _accept(results: Path, named: str, night: str, reason: str, known: Sequence[str]) -> None:
     from bench.analysis.gate import RULES
-    from bench.lab.gate_accepted import Accepted, add_accepted
+    from bench.store.findings import Accepted, add_accepted
 
     series, _, metric = named.partition(":")
     fitting = [one for one in known if series and one.startswith(series)]

@@ -26,8 +26,8 @@ def history(*, series: str, metric: str | None, as_json: bool, results: Path) ->
     from bench.analysis.gate import RULES
     from bench.lab.compare_select import quoted
     from bench.lab.gate import histories
-    from bench.lab.gate_accepted import read_accepted
     from bench.reports.history import history_json, history_text
+    from bench.store.findings import read_accepted
 
     if metric is not None and metric not in RULES:
         raise UsageError(f"{metric!r} is not gated", hint=f"one of: {', '.join(RULES)}")

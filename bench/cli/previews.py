@@ -88,7 +88,7 @@ def _foreseen(group: EngineGroup, plan: RunPlan, folder: Path) -> Launch | tuple
     runner: Runner = plugins.load("bench.runners", first.engine)()
     for case in group.cases:
         runner.check(case)
-    placement = resolve(_devices(), first.devices) if first.devices else Placement()
+    placement = resolve(devices_here(), first.devices) if first.devices else Placement()
     model = None
     if runner.reads:
         store = ModelStore(hash_limit_b=0)
@@ -115,7 +115,7 @@ def _foreseen(group: EngineGroup, plan: RunPlan, folder: Path) -> Launch | tuple
 
 
 @cache
-def _devices() -> tuple[DeviceInfo, ...]:
+def devices_here() -> tuple[DeviceInfo, ...]:
     """What the probes find, asked once."""
     host = ChildProbeHost()
     found: list[DeviceInfo] = []

@@ -1,4 +1,4 @@
-"""`bench table`, `bench ingest`, `bench sql`, `bench export`: what was measured, in the form that is wanted."""
+"""`bench table`, `bench ingest`, `bench sql`: what was measured, in the form that is wanted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ import click
 from bench.cli.answers import show_answer
 from bench.cli.choosing import checked
 from bench.cli.options import results_option
-from bench.errors import EXIT_FAILED, EXIT_OK, StoreError, UsageError
-from bench.printable import printable, printable_json, printable_lines
+from bench.errors import EXIT_FAILED, EXIT_OK, UsageError
+from bench.printable import printable
 from bench.records import Status
 from bench.store import IngestReport, Lab, Rejection, TrialFilter, adopt, records
 from bench.store.foreign import bring_in
+from bench.store.imported import count, imported
+from bench.store.records import count_cases
 from bench.store.sql import Answer, ask, change
+
+MOST_CASES = 200
+"""A table without --run, --all or --json has no more than so many: nobody reads a longer one, and each case costs time."""
 
 
 @click.command()
@@ -36,6 +41,14 @@ from bench.store.sql import Answer, ask, change
 @click.option("--status", type=click.Choice([status.value for status in Status]), help="Only trials with this status.")
 @click.option("--all", "every_run", is_flag=True, help="Every run, not only the last of each case.")
 @click.option("--trials", "each_trial", is_flag=True, help="One row a trial instead of repeats pooled.")
+@click.option("--imported", "others", is_flag=True, help="What other tools measured (bench import), and nothing of ours.")
+@click.option(
+    "--columns",
+    type=click.Choice(["main", "roofline"]),
+    default="main",
+    show_default=True,
+    help="roofline: beside what the chips could do (MFU, MBU, tokens per rated TFLOP/s, TB/s and W).",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: rows[].")
 @results_option
 def table(
@@ -47,6 +60,8 @@ def table(
     status: str | None,
     every_run: bool,
     each_trial: bool,
+    others: bool,
+    columns: str,
     as_json: bool,
     results: Path,
 ) -> int:
@@ -55,14 +70,30 @@ def table(
     from bench.reports.table import plain_table, screen_table, table_json
 
     wanted = TrialFilter(run_id=run_id, suite=suite, model=model, engine=engine, status=status)
+    if others:
+        if wanted != TrialFilter() or every_run or each_trial:
+            raise UsageError("--imported goes with no other choice", hint="bench sql 'SELECT * FROM imported' takes conditions")
+        return _imported_table(results, as_json=as_json)
     with current_lab(results) as lab:
         wanted = checked(lab, wanted)
         last_runs = run_id is None and not every_run
-        found = records(lab, wanted, last_runs=last_runs)
+        most = MOST_CASES if last_runs and not as_json else None
+        found = records(lab, wanted, last_runs=last_runs, most_cases=most)
+        unseen = count_cases(lab, wanted) - most if most else 0
+    if unseen > 0:
+        _tell(
+            f"note: {unseen} cases measured before these are not shown: choose with --suite, --model, --engine or --run, or --all"
+        )
     if last_runs:
         found = newest(found)
     made = rows(found, pooled=not each_trial)
-    if as_json:
+    if left_out := count(results):
+        _tell(f"note: what other tools measured ({left_out}) is not in this table: bench table --imported")
+    if columns == "roofline" and made:
+        from bench.cli.roofline_table import show_roofline
+
+        show_roofline(made, as_json=as_json)
+    elif as_json:
         click.echo(json.dumps(table_json(made), allow_nan=False))
     elif not made:
         _tell(f"{_nothing(wanted, results)}; measure one with: bench run quickstart")
@@ -72,6 +103,21 @@ def table(
         Console().print(screen_table(made))
     else:
         click.echo(plain_table(made))
+    return EXIT_OK
+
+
+def _imported_table(results: Path, *, as_json: bool) -> int:
+    from bench.cli.columns import show
+    from bench.reports.imported import CAUTION, HEADER, imported_json, imported_rows
+
+    found = imported(results)
+    if as_json:
+        click.echo(json.dumps(imported_json(found), allow_nan=False))
+    elif not found:
+        _tell(f"there is no imported result in {results}; import one with: bench import FILE")
+    else:
+        show(HEADER, imported_rows(found))
+        _tell(CAUTION)
     return EXIT_OK
 
 
@@ -110,7 +156,8 @@ def ingest(*, paths: tuple[str, ...], verify: bool, as_json: bool, results: Path
 @results_option
 def sql(*, query: str | None, file: Any, as_json: bool, as_csv: bool, write: bool, results: Path) -> int:
     """Query results with SQL. Tables: trials, metrics, reasons, shards, rejected. Views: trials_wide, points, latest,
-    series, pareto, missing, costs, and over the raw events requests, chunks, telemetry. QUERY may be - for stdin.
+    series, pareto, missing, costs, and over the raw events requests, chunks, telemetry. What other tools measured: imported,
+    imported_metrics. What bench gate told of: findings, accepted. QUERY may be - for stdin.
 
     \b
     bench sql "SELECT model, batch_size, output_tok_per_s, ttft_p50_ms FROM trials_wide WHERE status = 'valid'"
@@ -132,29 +179,6 @@ def sql(*, query: str | None, file: Any, as_json: bool, as_csv: bool, write: boo
     return EXIT_OK
 
 
-@click.command()
-@click.option("--format", "form", type=click.Choice(["json", "csv", "md"]), required=True)
-@click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run (the beginning of its id will do).")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead of stdout.")
-@results_option
-def export(*, form: str, run_id: str | None, out: Path | None, results: Path) -> int:
-    """Write results as JSON (whole records), CSV (one row a trial) or Markdown (the table)."""
-    from bench.reports.export import FORMATS
-
-    with current_lab(results) as lab:
-        found = records(lab, checked(lab, TrialFilter(run_id=run_id)))
-    data = FORMATS[form](found)
-    if out is None:
-        sys.stdout.buffer.write(_on_terminal(data, form) if sys.stdout.isatty() else data)
-        return EXIT_OK
-    try:
-        out.write_bytes(data)
-    except OSError as error:
-        raise StoreError(f"can't write {out}: {error.strerror}", hint="give another file with --out") from error
-    click.echo(f"{len(found)} trials written to {out}", err=True)
-    return EXIT_OK
-
-
 @contextmanager
 def current_lab(results: Path) -> Iterator[Lab]:
     """A lab in line with its shards, whatever a killed run left behind. Raises: UsageError, StoreError."""
@@ -164,12 +188,6 @@ def current_lab(results: Path) -> Iterator[Lab]:
         for rejection in lab.refresh(_progress()).rejected:
             _tell(f"note: {rejection.shard} is left out: {rejection.reason}")
         yield lab
-
-
-def _on_terminal(data: bytes, form: str) -> bytes:
-    """An export with nothing in it that would act on the terminal; JSON keeps its meaning."""
-    text = data.decode("utf-8", "replace")
-    return (printable_json(text) if form == "json" else printable_lines(text)).encode("utf-8", "replace")
 
 
 def _nothing(wanted: TrialFilter, results: Path) -> str:
@@ -244,4 +262,4 @@ def _query_text(query: str | None, file: Any) -> str:
     return sys.stdin.read() if query == "-" else query
 
 
-__all__ = ["current_lab", "export", "ingest", "sql", "table"]
+__all__ = ["current_lab", "ingest", "sql", "table"]

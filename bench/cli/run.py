@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from bench.lab.plans import RunPlan, engine_starts, exit_code, forecast, load_pl
 from bench.lab.selfcheck import client_share, known_limit
 from bench.load import WireLoad, recover
 from bench.models import ModelStore
+from bench.ports import LoadGenerator, Observer, Planner
 from bench.probes.host import ChildProbeHost
 from bench.probes.placement import resolve
 from bench.records import Case, TrialRecord
@@ -49,7 +50,7 @@ from bench.store import Lab, ShardStore, adopt, run_records, work_root
 from bench.store.plans import find_run, hold_plan, plan_path, write_plan
 from bench.units import parse_duration_s
 
-_START_TIMEOUT_S = 600.0
+START_TIMEOUT_S = 600.0
 _PAIRS = 5
 
 
@@ -59,6 +60,9 @@ _PAIRS = 5
 @data_options
 @search_options
 @ab_options
+@click.option(
+    "--case", "only", multiple=True, metavar="NAME", help="Only this case of SUITE (* stands for anything); repeatable."
+)
 @click.option("--start-timeout", help="Give up on an engine that is not ready by then [default: 10m].")
 @click.option("--resume", metavar="RUN_ID|latest", help="Go on with a run: measure what of it is missing, failed or was cut off.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and start nothing.")
@@ -69,6 +73,7 @@ def run(
     suite_ref: str | None,
     ab: tuple[str, str] | None,
     pairs: int | None,
+    only: tuple[str, ...],
     start_timeout: str | None,
     resume: str | None,
     dry_run: bool,
@@ -90,19 +95,19 @@ def run(
     if pairs is not None and ab is None:
         raise UsageError("--pairs without --ab", hint="add --ab BASE CAND")
     if resume is None:
-        plan = _planned(_chosen(suite_ref, with_data(with_sweep(options))), timeout_s or _START_TIMEOUT_S, ab, pairs)
+        plan = _planned(_chosen(suite_ref, with_data(with_sweep(options))), timeout_s or START_TIMEOUT_S, ab, pairs, only)
     else:
-        plan = _resumed(resume, results, suite_ref, options | {"ab": ab})
+        plan = _resumed(resume, results, suite_ref, options | {"ab": ab, "case": only})
         plan = plan if timeout_s is None else replace(plan, start_timeout_s=timeout_s)
     if dry_run:
-        _foresee(plan, run_records(results, plan.run_id), results, as_json)
+        foresee(plan, run_records(results, plan.run_id), results, as_json)
         return EXIT_OK
-    with _held(plan, results, is_new=resume is None):
-        outcome = _measure(plan, results)
+    with held(plan, results, is_new=resume is None):
+        outcome = measure(plan, results)
     searches = [planner.result(outcome.records) for planner in planners_of(plan)]
     typed_again = measure_again if resume else retyped(click.get_current_context())  # the plan of a resumed run can't change
     _show(outcome, searches, results, as_json, None if outcome.interrupted else typed_again)
-    _end(outcome, plan)
+    end(outcome, plan)
     return exit_code(outcome, searches)
 
 
@@ -129,11 +134,13 @@ def _without_model(options: Mapping[str, Any]) -> UsageError:
     return UsageError("an endpoint is measured by one of its models: give --model NAME", hint=known)
 
 
-def _planned(chosen: suite.Suite, timeout_s: float, ab: tuple[str, str] | None, pairs: int | None) -> RunPlan:
+def _planned(
+    chosen: suite.Suite, timeout_s: float, ab: tuple[str, str] | None, pairs: int | None, only: Sequence[str]
+) -> RunPlan:
     if ab is None:
-        chosen = pinned(chosen)
+        chosen = pinned(suite.pick(chosen, only))
         return new_plan(new_run_id(), chosen.cases, chosen.sweeps, timeout_s)
-    in_turns = new_pairs(chosen, *ab, _PAIRS if pairs is None else pairs)
+    in_turns = new_pairs(chosen, *ab, _PAIRS if pairs is None else pairs, only)
     in_turns = replace(in_turns, base=_pinned(chosen, in_turns.base), cand=_pinned(chosen, in_turns.cand))
     return new_plan(new_run_id(), (), (), timeout_s, in_turns)
 
@@ -151,7 +158,8 @@ def _resumed(wanted: str, results: Path, suite_ref: str | None, options: Mapping
     return load_plan(results, find_run(results, wanted))
 
 
-def _foresee(plan: RunPlan, history: Sequence[TrialRecord], results: Path, as_json: bool) -> None:
+def foresee(plan: RunPlan, history: Sequence[TrialRecord], results: Path, as_json: bool) -> None:
+    """Print what is left of `plan`, and start nothing."""
     lines, starts = forecast(plan, history), engine_starts(plan, history)
     total_s = total_seconds(plan, lines, starts)
     commands = previews(plan, history, results)
@@ -162,7 +170,7 @@ def _foresee(plan: RunPlan, history: Sequence[TrialRecord], results: Path, as_js
 
 
 @contextmanager
-def _held(plan: RunPlan, results: Path, *, is_new: bool) -> Iterator[None]:
+def held(plan: RunPlan, results: Path, *, is_new: bool) -> Iterator[None]:
     """The lock of the run's plan, which is written down first where it is a new one; a plan that can't be begun is no run."""
     lock = write_plan(results, plan.run_id, codec.encode_pretty(plan)) if is_new else hold_plan(results, plan.run_id)
     try:
@@ -182,7 +190,17 @@ def _duration_s(flag: str, text: str) -> float:
         raise UsageError(f"{flag}: {error}") from error
 
 
-def _measure(plan: RunPlan, results: Path) -> RunOutcome:
+def measure(
+    plan: RunPlan,
+    results: Path,
+    *,
+    load: LoadGenerator | None = None,
+    planners: Sequence[Planner] | None = None,
+    watching: Callable[[Observer], Observer] = lambda seen: seen,
+) -> RunOutcome:
+    """Measure what is left of `plan`. Other commands put a load generator, planners and an observer around the terminal's of
+    their own into it. Raises: UsageError, StoreError.
+    """
     left = adopt(results, recover)
     for told in (*(f"what an earlier run left was kept: {folder}" for folder in left.adopted), *left.notes, *reap()):
         click.echo(f"note: {told}", err=True)
@@ -194,12 +212,13 @@ def _measure(plan: RunPlan, results: Path) -> RunOutcome:
     if history and not any(line.trials for line in forecast(plan, history)):
         click.echo("nothing left to do: every trial of this run was measured", err=True)
     engines = work_root(results, plan.run_id)
-    with Interrupts() as interrupts, observer() as seen:
+    with Interrupts() as interrupts, observer() as terminal:
+        seen = watching(terminal)
         session = Session(
             run_id=plan.run_id,
             runners=lambda name: plugins.load("bench.runners", name)(),
             models=ModelStore(note=seen.note),
-            load=WireLoad(),
+            load=load or WireLoad(),
             outputs=ReferenceGate(),
             probes=ChildProbeHost(),
             store=ShardStore(results, recover),
@@ -212,7 +231,7 @@ def _measure(plan: RunPlan, results: Path) -> RunOutcome:
         try:
             if plan.pairs is not None:
                 return measure_pairs(session, plan.pairs, history)
-            return session.run(plan.cases, planners_of(plan), history)
+            return session.run(plan.cases, planners_of(plan) if planners is None else planners, history)
         finally:
             shutil.rmtree(engines, ignore_errors=True)
 
@@ -238,7 +257,7 @@ def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, 
         click.echo(f"client: at most {share:.0%} of the rate that it is known to follow here (bench selfcheck)", err=True)
 
 
-def _end(outcome: RunOutcome, plan: RunPlan) -> None:
+def end(outcome: RunOutcome, plan: RunPlan) -> None:
     """What a run ends with on stderr: each mistake once, however many cases it cost, and where to go on."""
     for error in {(str(error), error.hint): error for error in outcome.errors}.values():
         show_error(error)

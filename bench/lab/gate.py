@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.analysis.gate import RULES, Night, judge_all
+from bench.analysis.gate_drift import drift_of
 from bench.analysis.series import SeriesHistory, SeriesKey, Verdict
 from bench.lab.compare_select import quoted, table_for
-from bench.lab.gate_accepted import Accepted
 from bench.store import Lab
+from bench.store.findings import Accepted
 from bench.store.sql import ask
 
 EXPECTED_NIGHTS = 3
@@ -31,14 +32,18 @@ def histories(
     Raises: UsageError (bad SQL), StoreError.
     """
     chosen = _chosen(lab, where) if until is None else f"{_chosen(lab, where)} AND {_NIGHT} <= {quoted(until)}"
-    parts = {"names": _NAMES, "night": _NIGHT, "scope": _SCOPE, "label": _LABEL, "chosen": chosen}
+    parts = {"names": _NAMES, "night": _NIGHT, "scope": _SCOPE, "label": _LABEL, "chosen": chosen, "reference": REFERENCE_LABEL}
     nightly = _nightly(ask(lab, _NIGHTLY.format(**parts)).objects)
     by_key: defaultdict[SeriesKey, list[_Row]] = defaultdict(list)
     for row in ask(lab, _PAIRED.format(**parts)).objects:
         by_key[_key(row)].append(row)
     nightly = {key: rows[-JUDGED_NIGHTS:] for key, rows in nightly.items()}
     found = {key: _nights(rows, by_key.get(key, ()), _changes(key, rows, accepted)) for key, rows in nightly.items()}
-    judged = judge_all({key.text: nights for key, nights in found.items()}, {key.text: RULES[key.metric] for key in found})
+    judged = judge_all(
+        {key.text: nights for key, nights in found.items()},
+        {key.text: RULES[key.metric] for key in found},
+        {key.text: key.host for key in found},
+    )
     return [
         SeriesHistory(
             key=key,
@@ -73,7 +78,8 @@ def verdicts(lab: Lab, found: Iterable[SeriesHistory], night: str, where: str = 
     for history in series:
         last = history.judged[-1] if history.judged else None
         if last is not None and last.night == night:
-            told.append(Verdict(history=history, state=last.state, judged=last))
+            drift = drift_of(history.judged, RULES[history.key.metric])
+            told.append(Verdict(history=history, state=last.state, judged=last, drift=drift))
         elif last is not None and last.night in before:
             why = (
                 failures.get((history.key.series_id, history.key.host_id))
@@ -111,8 +117,9 @@ def _nights(rows: Sequence[_Row], paired: Sequence[_Row], changes: Mapping[str, 
             values=tuple(row["numbers"]),
             pairs=tuple(pair for other in paired if _belongs(other, row, rows) for pair in _pairs(other)),
             accepted=changes.get(row["night"]),
+            is_reference=row["pinned"] and _build(row) == _build(before),
         )
-        for row in rows
+        for before, row in zip([rows[0], *rows], rows, strict=False)
     ]
 
 
@@ -146,6 +153,8 @@ def _failures(lab: Lab, night: str, where: str) -> dict[tuple[str, str], str]:
 _LABEL = """concat_ws(', ', concat_ws(' ', t.model, t.precision), t.engine,
   coalesce('batch ' || t.batch_size, t.request_rate || '/s', t.load), t.input_tokens || '/' || t.output_tokens,
   coalesce(nullif(array_to_string(t.devices, ' + '), ''), t.cpu_model))"""
+REFERENCE_LABEL = "reference"
+"""A case with this label keeps its build for ever, so that what moves it is the host."""
 _SCOPE = "CASE WHEN m.name = 'j_per_output_tok' THEN t.energy_scope END"
 _GATED = """
 FROM trials t JOIN metrics m USING (trial_id)
@@ -156,7 +165,8 @@ _NIGHTLY = (
     """
 SELECT t.series_id, t.host_id, t.profile, m.name, {scope} AS scope, {night} AS night, t.run_id, max(t.started_at) AS last,
   any_value({label}) AS label, any_value(t.engine) AS engine, any_value(t.engine_version) AS engine_version,
-  any_value(t.engine_build) AS engine_build, list(coalesce(m.value, m.p50) ORDER BY t.started_at) AS numbers
+  any_value(t.engine_build) AS engine_build, list(coalesce(m.value, m.p50) ORDER BY t.started_at) AS numbers,
+  bool_and(coalesce(json_exists(t.labels, '$.{reference}'), false)) AS pinned
 """
     + _GATED
     + "GROUP BY ALL ORDER BY last, t.run_id"

@@ -69,7 +69,7 @@ def recompute(record: TrialRecord, folder: Path) -> Measured:
 
     Raises: StoreError (a file that is missing or damaged, a trial without a load).
     """
-    load, telemetry = _load_result(record, folder), _telemetry(record, folder)
+    load, telemetry = _load_result(record, folder), telemetry_of(record, folder)
     return timing.measure(
         record.case,
         load,
@@ -77,6 +77,7 @@ def recompute(record: TrialRecord, folder: Path) -> Measured:
         record.engine_metrics_before,
         record.engine_metrics_after,
         engine=record.engine,
+        model=record.model,
         samples=record.engine_samples,
         attached=record.engine is None or not record.engine.pids,
         output_check=record.output_check,
@@ -102,7 +103,8 @@ def _load_result(record: TrialRecord, folder: Path) -> LoadResult:
     )
 
 
-def _telemetry(record: TrialRecord, folder: Path) -> Telemetry:
+def telemetry_of(record: TrialRecord, folder: Path) -> Telemetry:
+    """The readings of a stored trial, as the timing core takes them. Raises: StoreError."""
     import duckdb
 
     try:

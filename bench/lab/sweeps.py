@@ -54,7 +54,7 @@ class SweepPlanner:
         if ask is None:
             return ()
         case, search = case_at(self._sweep, ask.load), self._sweep.search
-        known = {record.key.repeat for record in _of_case(case, done)}
+        known = {record.key.repeat for record in of_case(case, done)}
         about = {"id": self._id, "name": self._sweep.case.name, "find": search.find, "over": search.over}
         extra = {"search": {**about, "load": ask.load, "role": ask.role}}
         return [PlannedTrial(case=case, repeat=r, extra=extra) for r in range(1, case.repeats + 1) if r not in known]
@@ -63,7 +63,7 @@ class SweepPlanner:
         """What the search has found so far."""
         step = self._step(done)
         loads = [point.load for point in step.points]
-        trials = {load: tuple(r.key.trial_id for r in _of_case(case_at(self._sweep, load), done)) for load in loads}
+        trials = {load: tuple(r.key.trial_id for r in of_case(case_at(self._sweep, load), done)) for load in loads}
         verdict = conclude(self._sweep.search, step)
         return SearchResult(search_id=self._id, sweep=self._sweep, step=step, verdict=verdict, trials=trials)
 
@@ -76,7 +76,7 @@ def point_of(search: Search, load: float, case: Case, done: Sequence[TrialRecord
     """The trials of `case` as one point of a search; None while repeats are missing. It counts when more than half of its
     trials are valid, and is then the mean of those.
     """
-    trials = _of_case(case, done)
+    trials = of_case(case, done)
     if len(trials) < case.repeats:
         return None
     valid = [trial for trial in trials if trial.status is Status.VALID]
@@ -130,7 +130,8 @@ def _good_requests(trial: TrialRecord) -> tuple[int, int] | None:
     return round(metric.value * trial.window.seconds), metric.n
 
 
-def _of_case(case: Case, done: Sequence[TrialRecord]) -> list[TrialRecord]:
+def of_case(case: Case, done: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The trials of `case` among `done`."""
     its_id = case_id(case)
     return [record for record in done if record.key.case_id == its_id]
 

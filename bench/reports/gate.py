@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.analysis.gate import FINDINGS, Judged, State
+from bench.analysis.gate_drift import END_NIGHTS, Drift
 from bench.analysis.series import Verdict
 from bench.printable import printable
 from bench.reports import markdown
@@ -25,7 +26,7 @@ ORDER: tuple[State, ...] = (
 )
 SHOWN = ORDER[:5]
 """States that are told one by one; the others are counted."""
-_WORDS: dict[State, str] = {
+STATE_WORDS: dict[State, str] = {
     "confirmed": "regression",
     "host_shift": "shift of the host",
     "missing result": "missing result",
@@ -34,6 +35,7 @@ _WORDS: dict[State, str] = {
     "insufficient data": "too few nights",
     "ok": "ok",
 }
+"""Each state as people read it."""
 
 
 def ordered(found: Sequence[Verdict]) -> list[Verdict]:
@@ -43,13 +45,15 @@ def ordered(found: Sequence[Verdict]) -> list[Verdict]:
 
 def gate_text(night: str, found: Sequence[Verdict]) -> str:
     """A line for each series that needs a look, and how many there are of each state."""
-    lines = [f"{_WORDS[one.state]}: {subject(one)}: {message(one)}" for one in ordered(found) if one.state in SHOWN]
+    lines = [f"{STATE_WORDS[one.state]}: {subject(one)}: {message(one)}" for one in ordered(found) if one.state in SHOWN]
+    lines += [f"slow drift: {subject(one)}: {text}" for one, text in drifts(found)]
     return "\n".join([*lines, f"{night}: {_counts(found)}"])
 
 
 def gate_markdown(night: str, found: Sequence[Verdict]) -> str:
     """A summary to be read in a pull request or a job's page."""
-    rows = [(_WORDS[one.state], subject(one), message(one)) for one in ordered(found) if one.state in SHOWN]
+    rows = [(STATE_WORDS[one.state], subject(one), message(one)) for one in ordered(found) if one.state in SHOWN]
+    rows += [("slow drift", subject(one), text) for one, text in drifts(found)]
     head = [f"## Gate of {night}", "", _counts(found)]
     if not rows:
         return "\n".join(head)
@@ -60,7 +64,18 @@ def gate_markdown(night: str, found: Sequence[Verdict]) -> str:
 def annotation_lines(found: Sequence[Verdict]) -> list[str]:
     """GitHub workflow commands: an error for each finding, a warning for what still has to be measured."""
     told = [one for one in ordered(found) if one.state in (*FINDINGS, "missing result", "trigger")]
-    return [f"::{_level(one)} title={_property(f'{_WORDS[one.state]}: {subject(one)}')}::{_data(message(one))}" for one in told]
+    return [
+        f"::{_level(one)} title={_property(f'{STATE_WORDS[one.state]}: {subject(one)}')}::{_data(message(one))}" for one in told
+    ]
+
+
+def drifts(found: Sequence[Verdict]) -> list[tuple[Verdict, str]]:
+    """Those that got worse over months, with what is known; told, but the exit status is the night's."""
+    return [(one, _drift_text(one.drift)) for one in ordered(found) if one.drift is not None]
+
+
+def _drift_text(drift: Drift) -> str:
+    return f"the last {END_NIGHTS} nights are {change_text(drift.change)} than those from {drift.since} on, z = {drift.z:.1f}"
 
 
 def _level(one: Verdict) -> str:
@@ -104,7 +119,9 @@ def _why(one: Verdict, judged: Judged) -> list[str]:
         told.append(f"since {judged.since}")
     if one.state == "host_shift":
         told.append("the build is not to blame: look at driver, firmware, power limit, cooling")
-    if one.state == "trigger" and found is None:
+    if one.state == "trigger" and found is None and judged.host_moved:
+        told.append("so is the reference build: this night's host is to blame")
+    if one.is_open:
         told.append("measure pairs: bench run SUITE --ab BASE CAND --pairs 5")
     return told
 
@@ -116,7 +133,7 @@ def change_text(worse: float) -> str:
 
 def _counts(found: Sequence[Verdict]) -> str:
     counted = [(state, sum(one.state == state for one in found)) for state in ORDER]
-    told = ", ".join(f"{count} {_WORDS[state]}" for state, count in counted if count)
+    told = ", ".join(f"{count} {STATE_WORDS[state]}" for state, count in counted if count)
     return f"{len(found)} results judged: {told}" if told else "nothing to judge"
 
 
@@ -143,6 +160,7 @@ def _told_json(one: Verdict) -> dict[str, Any]:
         "z": judged.z if judged else None,
         "baseline_nights": judged.baseline if judged else None,
         "since": judged.since if judged else None,
+        "drift": None if one.drift is None else {"change": one.drift.change, "z": one.drift.z, "since": one.drift.since},
         "pairs": None
         if confirmation is None
         else {"n": confirmation.pairs, "change": confirmation.change, "p": confirmation.p, "p_adjusted": confirmation.adjusted},

@@ -181,6 +181,7 @@ def _measure(attempt: _Attempt) -> None:
         attempt.before,
         attempt.after,
         engine=engine.handle,
+        model=setting.model,
         samples=attempt.samples,
         attached=not engine.handle.pids,
         output_check=setting.output_check,

@@ -163,7 +163,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("export", "--format", "json"),
         ("export", "--format", "csv"),
-        ("export", "--format", "md"),
+        ("export", "--format", "markdown"),
         ("sql", "SELECT model, name AS \"\x9b31m\" FROM (SELECT model, 'x' AS name FROM trials)", "--csv"),
         ("sql", 'SELECT model AS "\x9b31m" FROM trials'),
         ("table",),

@@ -123,6 +123,20 @@ def test_an_unknown_name_says_which_there_are_and_the_nearest(results: Path, ben
     assert "there is: demo, other" in far
 
 
+@pytest.mark.usefixtures("results")
+def test_of_very_many_cases_those_measured_last_are_shown_and_the_others_counted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bench.cli.results.MOST_CASES", 1)
+    ran = bench("table")
+    assert (ran.code, ran.out.count("tiny"), "gone" in ran.out) == (0, 1, False)
+    assert "2 cases measured before these are not shown: choose with" in ran.err
+    for args in (("--all",), ("--json",), ("--run", "run-0"), ("--model", "gone")):
+        ran = bench("table", *args)
+        assert "gone" in ran.out
+        assert "not shown" not in ran.err
+
+
 def test_an_older_run_needs_all(results: Path, bench: Bench) -> None:
     save_trial(results, make_record(run_id="run-9", repeat=50))
     assert [len(json.loads(bench("table", "--json", *args).out)["rows"]) for args in ([], ["--all"])] == [3, 4]
@@ -238,7 +252,7 @@ def test_ingest_makes_a_new_results_folder(bench: Bench, tmp_path: Path) -> None
 def test_export_formats(results: Path, bench: Bench, tmp_path: Path) -> None:
     assert len(list(csv.DictReader(io.StringIO(bench("export", "--format", "csv").out)))) == 5
     assert len(json.loads(bench("export", "--format", "json", "--run", "run-1").out)) == 3
-    assert bench("export", "--format", "md").out.startswith("| model | precision |")
+    assert bench("export", "--format", "markdown").out.startswith("| model | precision |")
     out = tmp_path / "x.csv"
     ran = bench("export", "--format", "csv", "--out", str(out))
     assert (ran.code, ran.out) == (0, "")

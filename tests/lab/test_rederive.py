@@ -18,7 +18,7 @@ from bench.clock import FakeClock
 from bench.errors import StoreError
 from bench.lab.rederive import Rederived, recompute, rederive
 from bench.ports import LoadPlan
-from bench.records import LoadResult, Outcome, Status, StreamEnd, Telemetry, TrialRecord, Window
+from bench.records import LoadResult, LocalModel, ModelShape, Outcome, Status, StreamEnd, Telemetry, TrialRecord, Window
 from bench.session.interrupts import Interrupts
 from bench.session.loop import Session
 from bench.store import ShardStore
@@ -276,6 +276,14 @@ def test_a_trial_without_numbers_has_nothing_to_compare(tmp_path: Path) -> None:
     assert (found.agrees, found.metrics) == (True, 0)
 
 
+def test_the_model_is_taken_from_the_shard_too(tmp_path: Path) -> None:
+    h100 = make_device(energy=ENERGY, power_limit_w=700.0, name="NVIDIA H100 80GB HBM3")
+    folder = store(tmp_path, closed_loop(), board_telemetry(devices=(h100,)))
+    shape = ModelShape(parameters=8_000_000_000, layers=32, heads=32, kv_heads=8, head_dim=128)
+    model = LocalModel(name="m", source="s", path="/m", format="safetensors", size_b=1, weights_sha256=None, shape=shape)
+    assert "mbu.value" in [difference.what for difference in changed(folder, model=model).differences]
+
+
 def test_nothing_that_the_numbers_depend_on_is_left_out_of_the_shard() -> None:
     """Whoever adds an input of the timing core must store it, and hand it over in `recompute`: then add it here."""
     assert [f.name for f in structs.fields(LoadResult)] == [
@@ -285,7 +293,7 @@ def test_nothing_that_the_numbers_depend_on_is_left_out_of_the_shard() -> None:
         "devices", "readings", "ends", "problems", "period_s", "idle", "resident", "idle_readings",
     ]  # fmt: skip
     assert list(inspect.signature(measure).parameters) == [
-        "case", "load", "telemetry", "before", "after", "engine", "samples", "attached", "output_check",
+        "case", "load", "telemetry", "before", "after", "engine", "model", "samples", "attached", "output_check",
     ]  # fmt: skip
 
 
