@@ -48,10 +48,11 @@ def ensure(folder: Path = FOLDER) -> str:
 
 
 def _install(pip: list[str]) -> None:
-    if subprocess.run([*pip, "install", TORCH], check=False).returncode != 0:  # not where pip is set to look
-        subprocess.run([*pip, "install", TORCH, "--index-url", _TORCH_INDEX], check=True)
-    subprocess.run([*pip, "install", *VLLM], check=True)
-    subprocess.run([*pip, "uninstall", "--yes", *MISFITS], check=True)
+    pip = [*pip, "install", "--no-compile"]  # of its 21,000 modules a server imports a few thousand
+    if subprocess.run([*pip, TORCH], check=False).returncode != 0:  # not where pip is set to look
+        subprocess.run([*pip, TORCH, "--index-url", _TORCH_INDEX], check=True)
+    subprocess.run([*pip, *VLLM], check=True)
+    subprocess.run([*pip[:-2], "uninstall", "--yes", *MISFITS], check=True)
 
 
 if __name__ == "__main__" and has_build():
