@@ -142,3 +142,12 @@ def test_links_between_pages_exist() -> None:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_says_the_same_in_both_languages() -> None:
+    """Its blocks, which the tests above run, and its links."""
+    one, other = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh-CN.md"))
+    assert [match[0] for match in _BLOCK.finditer(one)] == [match[0] for match in _BLOCK.finditer(other)]
+    links = [set(re.findall(r"\]\((docs/[^)]+)\)", text)) for text in (one, other)]
+    assert links[0] == links[1]
+    assert re.findall(r"`(make [^`]+|python3 -m [^`]+)`", one) == re.findall(r"`(make [^`]+|python3 -m [^`]+)`", other)
