@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": ("bench.cli.doctor:doctor", "Say what this machine can and can't do, and how to mend it."),
     "suites": ("bench.cli.suites:suites", "List, show, validate and expand suite files."),
     "equivalents": ("bench.cli.equivalents:equivalents", "Say how many H100s a result is worth on its workload."),
+    "recommend": ("bench.cli.recommend:recommend", "Say what to deploy, by what was measured here."),
     "check-claim": ("bench.cli.check_claim:check_claim", "Say whether published figures can be true together."),
     "reference": ("bench.cli.reference:reference", "Keep what some weights say, for later runs to be compared with."),
     "models": ("bench.cli.models:models", "List and pull model weights."),

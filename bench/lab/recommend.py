@@ -1,0 +1,111 @@
+"""What was measured of a model here, as candidates for a deployment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from msgspec import structs
+
+from bench.analysis.candidates import Candidate, Price, candidates
+from bench.analysis.pool import PoolKey
+from bench.analysis.recommend import Recommendation, Wanted, recommend
+from bench.errors import StoreError, UsageError
+from bench.lab.compare_select import quoted, table_for
+from bench.records import Case, LengthSpec, TrialRecord
+from bench.store import Lab
+from bench.store.sql import ask
+from bench.store.validation import BadShard, read_record
+
+_MOST_KINDS = 6
+_NEWEST = """
+SELECT shard FROM (
+  SELECT *, min(started_at) OVER (PARTITION BY run_id, case_id, config_id, host_id) AS began FROM (
+    SELECT shard, run_id, case_id, config_id, host_id, repeat, started_at FROM {table}
+    WHERE status = 'valid' AND {where}
+    QUALIFY row_number() OVER (PARTITION BY run_id, case_id, repeat ORDER BY attempt DESC) = 1
+  )
+) QUALIFY rank() OVER (PARTITION BY case_id, config_id, host_id ORDER BY began DESC, run_id DESC) = 1
+ORDER BY began, run_id, case_id, repeat
+"""
+
+
+def recommended(lab: Lab, model: str, where: str, wanted: Wanted) -> Recommendation:
+    """The best measured setting for a model among trials that meet a condition on `trials_wide`. Only our own valid trials count,
+    and of each configuration and case on a host the last run.
+
+    Raises: UsageError (several kinds of requests or scopes of energy, bad SQL), StoreError.
+    """
+    table = table_for(lab, where)
+    of_model = f"role = 'measure' AND model = {quoted(model)} AND ({where})"
+    found = candidates(_records(lab, table, of_model), _prices(lab, model) if wanted.objective == "usd_per_mtok" else None)
+    _one_kind(found)
+    ((invalid,),) = ask(lab, f"SELECT count(*) FROM {table} WHERE {of_model} AND status <> 'valid'").rows  # noqa: S608 - read-only
+    made = replace(recommend(found, wanted), invalid_trials=invalid)
+    if wanted.objective == "tok_per_j":
+        _one_scope(made.meeting)
+    return made
+
+
+def _records(lab: Lab, table: str, where: str) -> list[TrialRecord]:
+    shards = ask(lab, _NEWEST.format(table=table, where=where)).rows
+    try:
+        return [read_record(lab.results / shard) for (shard,) in shards]
+    except BadShard as error:
+        raise StoreError(f"a shard can't be read: {error}", hint="run: bench ingest --verify") from error
+
+
+def _prices(lab: Lab, model: str) -> dict[PoolKey, Price]:
+    """What a device cost on the night of each point that has a price."""
+    query = f"""
+SELECT DISTINCT config_id, host_id, case_id, run_id, usd_per_device_hour, CAST(price_since AS VARCHAR), price_source
+FROM costs WHERE role = 'measure' AND model = {quoted(model)} AND usd_per_device_hour IS NOT NULL"""  # noqa: S608 - quoted
+    return {
+        PoolKey(config_id=config, host_id=host, case_id=case, run_id=run): Price(
+            usd_per_device_hour=usd, source=f"{source} (since {since})"
+        )
+        for config, host, case, run, usd, since, source in ask(lab, query).rows
+    }
+
+
+def _one_kind(found: Sequence[Candidate]) -> None:
+    """Raises: UsageError where points were measured with other requests, or cut their window in another way: a short prompt is
+    always the faster one.
+    """
+    kinds = Counter(_kind(one.first) for one in found)
+    if len(kinds) < 2:
+        return
+    told = [f"{text} ({count} points)" for (text, _), count in kinds.most_common(_MOST_KINDS)]
+    case = next(one.first.case for one in found if _kind(one.first) == kinds.most_common(1)[0][0])
+    lengths = f"input_tokens = {case.input_tokens.mean} AND output_tokens = {case.output_tokens.mean}"
+    raise UsageError(
+        f"{case.model} was measured with {len(kinds)} kinds of requests, which can't be ranked together: {'; '.join(told)}",
+        hint=f'--where "{lengths}" (or a condition on dataset, suite, window_kind or run_id)',
+    )
+
+
+def _kind(record: TrialRecord) -> tuple[str, str]:
+    """What requests are like, in words and in full; the number of them at once is not part of it."""
+    case, window = record.case, record.window.kind if record.window else "no window"
+    named = "" if case.dataset == "synthetic" else f" of {case.dataset} {(case.data.sha256 or '')[:8]}".rstrip()
+    text = f"{_length(case.input_tokens)}/{_length(case.output_tokens)} tokens{named}, {window}"
+    return text, repr((_requests(case), window))
+
+
+def _requests(case: Case) -> tuple[object, ...]:
+    return case.input_tokens, case.output_tokens, case.dataset, structs.replace(case.data, path=None), case.sampling
+
+
+def _length(spec: LengthSpec) -> str:
+    return f"{spec.mean}" if spec.dist == "fixed" else f"{spec.mean} {spec.dist}"
+
+
+def _one_scope(meeting: Sequence[Candidate]) -> None:
+    """Raises: UsageError where energy covers other parts of the machine at some points."""
+    scopes = sorted({one.first.energy_scope or "unknown" for one in meeting})
+    if len(scopes) > 1:
+        raise UsageError(
+            f"energy is of other parts of the machine: {' and '.join(scopes)}; joules of these can't be ranked together",
+            hint=f"--where \"energy_scope = '{scopes[0]}'\"",
+        )
