@@ -154,7 +154,7 @@ def student_t(confidence: float, df: float) -> float:
     alpha = 1.0 - confidence
     if df > 1e4:
         return _student_t_large(1.0 - alpha / 2.0, df)
-    # Newton's steps from the expansion cut short, which lies below or hardly above: the tails are convex, so that no step goes far
+    # Newton's steps from the expansion cut short, which lies below or hardly above: the tails are convex, no step goes far
     scale = math.exp(math.lgamma((df + 1.0) / 2.0) - math.lgamma(df / 2.0)) / math.sqrt(df * math.pi)
     t = _student_t_large(1.0 - alpha / 2.0, df)
     for _ in range(200):

@@ -107,7 +107,7 @@ def _energy(claim: Claim) -> Step | None:
     lines = [source, f"{amount(power_w)} W / {joules.value:g} J/token = at most {amount(most)} tok/s"]
     if claim.tok_per_s is not None:
         breaks = claim.tok_per_s.low * joules.low > _high_power(claim, power_w)
-        says = f"{amount(claim.tok_per_s.value)} tok/s are stated{_over(most, breaks=breaks)}"
+        says = f"{amount(claim.tok_per_s.value)} tok/s are stated{_over(claim, most, breaks=breaks)}"
         return Step(title="Energy", lines=tuple(lines), state="breaks" if breaks else "holds", says=says)
     if claim.qps is None:
         return Step(title="Energy", lines=tuple(lines), state="open", says=f"output is at most {amount(most)} tok/s")
@@ -116,12 +116,15 @@ def _energy(claim: Claim) -> Step | None:
     if claim.tokens is None:
         return Step(title="Energy", lines=tuple(lines), state="needs", says=f"a query gets at most {amount(each)} output tokens")
     breaks = claim.tokens.low * claim.qps.low * joules.low > _high_power(claim, power_w)
-    says = f"{claim.tokens.value:g} output tokens a query are stated{_over(each, breaks=breaks)}"
+    says = f"{claim.tokens.value:g} output tokens a query are stated{_over(claim, each, breaks=breaks)}"
     return Step(title="Energy", lines=tuple(lines), state="breaks" if breaks else "holds", says=says)
 
 
-def _over(most: float, *, breaks: bool) -> str:
-    return f", {amount(most)} is the most" if breaks else ", which the power pays for, as exactly as they are written"
+def _over(claim: Claim, most: float, *, breaks: bool) -> str:
+    if not breaks:
+        return ", which the power pays for, as exactly as they are written"
+    payer = "the chips' rated power" if claim.power_w is None else "the stated power"
+    return f", {amount(most)} is the most that {payer} pays for"
 
 
 def _identity(claim: Claim) -> Step | None:
@@ -224,15 +227,15 @@ def _memory(claim: Claim) -> Step | None:
         return Step(title="Memory", lines=(), state="breaks", says=f"{claim.memory.value:.0%} is more than there is")
     if claim.memory is None or cost is None:
         return None
-    total_gb = sum(max(chip.memory_gb) for chip in claim.chips)
+    total_gb = sum(chip.most_memory_b for chip in claim.chips) / 1e9
     used_gb, weights_gb = claim.memory.value * total_gb, cost.parameters * cost.weight_b / 1e9
     lines = [
-        f"{claim.memory.value:.0%} of {amount(total_gb)} GB = {amount(used_gb)} GB in use",
+        f"{claim.memory.value:.0%} of {amount(total_gb)} GB (sold GB taken as binary ones) = {amount(used_gb)} GB in use",
         f"weights: {cost.parameters / 1e9:.1f} * 10^9 * {cost.weight_b:g} bytes = {amount(weights_gb)} GB",
     ]
     if claim.memory.high * total_gb < weights_gb:
         return Step(title="Memory", lines=tuple(lines), state="breaks", says="the weights alone need more")
-    cached = (used_gb - weights_gb) * 1e9 / cost.kv_b
+    cached = max(used_gb - weights_gb, 0.0) * 1e9 / cost.kv_b
     lines.append(f"the rest holds {amount(cached)} tokens of cache" + _each(cached, claim.batch))
     says = "it fits; engines that reserve their cache show what they reserved, not what the queries needed"
     return Step(title="Memory", lines=tuple(lines), state="holds", says=says)
@@ -265,9 +268,13 @@ def _roofline(claim: Claim) -> Step | None:
     if rate is None:
         lines += _faster(claim, most)
         return Step(title="Roofline", lines=tuple(lines), state="open", says="the claim does not say how many tokens it gave")
-    breaks = rate.low > ROOFLINE_SLACK * most
     says = f"{amount(rate.value)} tok/s are {rate.value / most:.0%} of it"
-    return Step(title="Roofline", lines=tuple(lines), state="breaks" if breaks else "holds", says=says)
+    if rate.low <= ROOFLINE_SLACK * most:
+        return Step(title="Roofline", lines=tuple(lines), state="holds", says=says)
+    if rate.low <= ROOFLINE_SLACK * able.flop_per_s / cost.flop(tokens / 2):
+        needs = f"a step gives several tokens of a query (speculative decoding): {says} with one"
+        return Step(title="Roofline", lines=tuple(lines), state="needs", says=needs)
+    return Step(title="Roofline", lines=tuple(lines), state="breaks", says=says)
 
 
 def _faster(claim: Claim, most: float) -> list[str]:
@@ -281,7 +288,7 @@ def _faster(claim: Claim, most: float) -> list[str]:
 
 def _most_sequences(claim: Claim, cost: Costs, tokens: float) -> float:
     """How many queries' caches fit beside the weights."""
-    free_b = sum(max(chip.memory_gb) for chip in claim.chips) * 1e9 - cost.parameters * cost.weight_b
+    free_b = sum(chip.most_memory_b for chip in claim.chips) - cost.parameters * cost.weight_b
     return free_b / (cost.kv_b * max(tokens, 1.0))
 
 

@@ -17,6 +17,7 @@ from bench.precision import NAMES, nearest, spelled
 EXAMPLE = '"4x H100 SXM, 142 QPS, 3.2 J/token, 78% memory"'
 MOST_CHIPS = 100_000
 _NUMBER = r"(?P<number>\d[\d,]*(?:\.\d+)?)"
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
 _TOKENS = r"(?:output[ -])?tok(?:en)?s?"
 _PER = r"\s*(?:/|per|an?)\s*"
 _QUERY = r"(?:query|queries|request|answer|prompt)"
@@ -172,13 +173,15 @@ def _model_or_precision(text: str, place: int, said: Said) -> int:
 
 def figure(text: str, what: str) -> Figure:
     """A number as written, and what may be written so: half of its last digit either way. Raises: UsageError."""
+    if "," in text and not _THOUSANDS.fullmatch(text.strip()):
+        raise UsageError(f"{what} {text[:_MOST_SHOWN]!r} has a comma that parts no thousands", hint="write 3.2 and 10,401")
     try:
         number = Decimal(text.replace(",", ""))
     except InvalidOperation:
         raise UsageError(f"{what} {text!r} is no number", hint="such as 142 or 3.2") from None
     exponent = number.as_tuple().exponent
     if not number.is_finite() or number <= 0 or not isinstance(exponent, int) or number > 10**15:
-        raise UsageError(f"{what} {text[:_MOST_SHOWN]!r} is no number above zero", hint="such as 142 or 3.2")
+        raise UsageError(f"{what} {text[:_MOST_SHOWN]!r} is no number above zero and up to 1e15", hint="such as 142 or 3.2")
     half = float(Decimal(5).scaleb(exponent - 1))
     return Figure(value=float(number), low=float(number) - half, high=float(number) + half)
 

@@ -56,6 +56,11 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """How sure one figure is."""
         return self.less_sure.get(figure, self.confidence)
 
+    @property
+    def most_memory_b(self) -> float:
+        """The largest of its sizes with every `GB` a binary one, as HBM is made; a board has this much or a little less."""
+        return max(self.memory_gb) * BYTES_PER_GIB
+
     def calls_itself(self, name: str) -> bool:
         """Whether its driver may tell this name."""
         return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in self.names)

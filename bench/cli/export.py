@@ -10,10 +10,11 @@ import click
 
 from bench.cli.choosing import checked
 from bench.cli.options import results_option
+from bench.cli.output_file import write_output
 from bench.cli.results import current_lab
 from bench.errors import EXIT_OK, StoreError, UsageError
-from bench.printable import printable_json, printable_lines
-from bench.records import EventLog, TrialRecord
+from bench.printable import printable, printable_json, printable_lines
+from bench.records import EventLog, Status, TrialRecord
 from bench.store import Lab, TrialFilter, layout, records
 
 _OWN = ("json", "csv", "parquet", "markdown")
@@ -40,11 +41,8 @@ def export(*, form: str, run_id: str | None, out: Path | None, results: Path) ->
     if out is None:
         sys.stdout.buffer.write(_on_terminal(data, form) if sys.stdout.isatty() else data)
         return EXIT_OK
-    try:
-        out.write_bytes(data)
-    except OSError as error:
-        raise StoreError(f"can't write {out}: {error.strerror}", hint="give another file with --out") from error
-    click.echo(f"{len(data)} bytes of {len(found)} trials written to {out}", err=True)
+    write_output(out, data)
+    click.echo(printable(f"{len(data)} bytes of {len(found)} trials written to {out}"), err=True)
     return EXIT_OK
 
 
@@ -57,6 +55,8 @@ def _bytes(lab: Lab, found: Sequence[TrialRecord], form: str) -> bytes:
     if form == "pytest-benchmark":
         from bench.reports.export_pytest_benchmark import pytest_benchmark_json
 
+        if not any(record.status is Status.VALID for record in found):
+            click.echo("note: no trial is valid: the file holds no benchmark", err=True)
         return pytest_benchmark_json(found)
     if len(found) > _MOST_LOGS:
         raise UsageError(f"{len(found)} trials in one {form} file are more than {_MOST_LOGS}", hint="say which: --run RUN_ID")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import results_option
+from bench.cli.options import a_day, results_option
 from bench.cli.results import current_lab
 from bench.errors import EXIT_FAILED, EXIT_OK, EXIT_REGRESSION, StoreError, UsageError
 
 
 @click.command()
-@click.option("--night", metavar="YYYY-MM-DD", help="The day (UTC) to judge [default: that of the last trial].")
+@click.option("--night", callback=a_day, metavar="YYYY-MM-DD", help="The day (UTC) to judge [default: that of the last trial].")
 @click.option("--where", default="true", metavar="SQL", help="Only trials that meet this condition on trials_wide.")
 @click.option("--summary", type=click.Path(path_type=Path, dir_okay=False), help="Append a Markdown summary to FILE.")
 @click.option("--github", is_flag=True, help="Print one annotation a finding, as GitHub Actions reads them.")

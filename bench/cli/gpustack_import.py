@@ -11,7 +11,7 @@ from bench.cli.columns import show
 from bench.cli.options import results_option
 from bench.errors import EXIT_OK
 from bench.lab.gpustack.server import GpuStackServer
-from bench.reports.imported import CAUTION, HEADER, imported_json, imported_rows
+from bench.reports.imported import HEADER, imported_json, imported_notes, imported_rows
 from bench.store.imported import keep
 
 
@@ -39,5 +39,5 @@ def import_(*, url: str, numbers: tuple[int, ...], api_key_env: str, as_json: bo
     click.echo(f"{len(chosen)} benchmarks: {added} points imported, {len(found) - added} known already", err=True)
     if found:
         show(HEADER, imported_rows(found))
-        click.echo(CAUTION, err=True)
+        click.echo("\n".join(imported_notes(found)), err=True)
     return EXIT_OK

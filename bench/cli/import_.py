@@ -11,7 +11,7 @@ from bench.cli.columns import show
 from bench.cli.options import results_option
 from bench.errors import EXIT_OK
 from bench.importers.reading import FORMATS, read_file
-from bench.reports.imported import CAUTION, HEADER, imported_json, imported_rows
+from bench.reports.imported import HEADER, imported_json, imported_notes, imported_rows
 from bench.store.imported import keep
 
 
@@ -38,5 +38,5 @@ def import_(*, files: tuple[Path, ...], tool: str | None, as_json: bool, results
         return EXIT_OK
     click.echo(f"{added} imported, {len(found) - added} known already", err=True)
     show(HEADER, imported_rows(found))
-    click.echo(CAUTION, err=True)
+    click.echo("\n".join(imported_notes(found)), err=True)
     return EXIT_OK

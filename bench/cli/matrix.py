@@ -11,7 +11,7 @@ import click
 from bench import codec, suite
 from bench.cli.columns import plain_lines
 from bench.cli.loading import pinned
-from bench.cli.options import results_option
+from bench.cli.options import a_day, results_option
 from bench.cli.results import current_lab
 from bench.errors import EXIT_OK, UsageError
 from bench.image_name import check_pinned
@@ -29,7 +29,12 @@ from bench.units import parse_duration_s
 @click.option("--job-time", help=f"Cut a job that is expected to take longer [default: {JOB_MINUTES:g}m].")
 @click.option("--most-jobs", type=click.IntRange(1, MOST_JOBS), default=MOST_JOBS, show_default=True, help="Above, longer ones.")
 @click.option("--confirm", is_flag=True, help="Only pairs: what bench gate wants measured in turns, where it was measured.")
-@click.option("--night", metavar="YYYY-MM-DD", help="With --confirm: the day (UTC) to judge [default: that of the last trial].")
+@click.option(
+    "--night",
+    callback=a_day,
+    metavar="YYYY-MM-DD",
+    help="With --confirm: the day (UTC) to judge [default: that of the last trial].",
+)
 @click.option("--json", "as_json", is_flag=True, help='One line for strategy.matrix: {"include": [job, ...]}.')
 @results_option
 def matrix(
@@ -57,7 +62,7 @@ def matrix(
     chosen = pinned(suite.load(suite_ref))
     wishes = Wishes(
         places=tuple(dict.fromkeys(place_of(text.strip()) for text in places.split(","))),
-        runner=tuple(label.strip() for label in runner.split(",")) if runner else (),
+        runner=tuple(label.strip() for label in runner.split(",") if label.strip()) if runner else (),
         image=_pinned_image(image),
         job_minutes=JOB_MINUTES if job_time is None else _minutes(job_time),
         most_jobs=most_jobs,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +20,16 @@ def _checked(ctx: click.Context, _: click.Parameter, value: str) -> Path:
     if not value:
         raise click.UsageError("--results is empty: give a folder", ctx)
     return check_results(Path(value))
+
+
+def a_day(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no day written YYYY-MM-DD: days are compared as text. Raises: click.UsageError."""
+    if value is None:
+        return None
+    with suppress(ValueError):
+        if date.fromisoformat(value).isoformat() == value:
+            return value
+    raise click.UsageError(f"{value!r} is no day: write YYYY-MM-DD", ctx)
 
 
 def results_option(command: Command) -> Command:

@@ -8,8 +8,9 @@ import click
 
 from bench import codec
 from bench.cli.columns import NONE, problem_in_words, show, watts
+from bench.cli.output_file import write_output
 from bench.cli.power_split import split
-from bench.errors import StoreError, UsageError
+from bench.errors import UsageError
 from bench.lab.power import Recording, check_command, record_command, record_idle
 from bench.probes.host import ChildProbeHost
 from bench.session.telemetry import Recorder
@@ -118,11 +119,5 @@ def _joules(energy_j: float | None) -> str:
 
 
 def _write(recording: Recording, out: Path | None) -> None:
-    if out is None:
-        return
-    fresh = out.with_name(f"{out.name}.part")
-    try:
-        fresh.write_bytes(codec.encode_pretty(recording))
-        fresh.replace(out)
-    except OSError as error:
-        raise StoreError(f"{out} can't be written: {error.strerror or error}", hint="name another file with --out") from error
+    if out is not None:
+        write_output(out, codec.encode_pretty(recording))

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from bench.cli.options import results_option
+from bench.cli.output_file import write_output
 from bench.cli.results import current_lab
-from bench.errors import EXIT_OK, StoreError, UsageError
+from bench.errors import EXIT_OK, UsageError
+from bench.printable import printable
 from bench.store import TrialFilter
 from bench.units import format_bytes
 
@@ -51,17 +53,7 @@ def report(
     if not made.records:
         raise UsageError("there is no such trial, so there is nothing to report", hint="bench table --all shows what there is")
     data = report_html(made, "zh" if language == "zh" else "en")
-    _write(out, data)
+    write_output(out, data)
     count = len(made.records)
-    click.echo(f"{count} trial{'s' * (count != 1)} written to {out} ({format_bytes(len(data))})", err=True)
+    click.echo(printable(f"{count} trial{'s' * (count != 1)} written to {out} ({format_bytes(len(data))})"), err=True)
     return EXIT_OK
-
-
-def _write(out: Path, data: bytes) -> None:
-    """All of the file, or what was there."""
-    fresh = out.with_name(f"{out.name}.part")
-    try:
-        fresh.write_bytes(data)
-        fresh.replace(out)
-    except OSError as error:
-        raise StoreError(f"can't write {out}: {error.strerror}", hint="give another file with --out") from error

@@ -108,7 +108,7 @@ def table(
 
 def _imported_table(results: Path, *, as_json: bool) -> int:
     from bench.cli.columns import show
-    from bench.reports.imported import CAUTION, HEADER, imported_json, imported_rows
+    from bench.reports.imported import HEADER, imported_json, imported_notes, imported_rows
 
     found = imported(results)
     if as_json:
@@ -117,7 +117,8 @@ def _imported_table(results: Path, *, as_json: bool) -> int:
         _tell(f"there is no imported result in {results}; import one with: bench import FILE")
     else:
         show(HEADER, imported_rows(found))
-        _tell(CAUTION)
+        for note in imported_notes(found):
+            _tell(note)
     return EXIT_OK
 
 
@@ -257,7 +258,10 @@ def _query_text(query: str | None, file: Any) -> str:
     if (query is None) == (file is None):
         raise UsageError("give one query: as an argument, with -f FILE, or - for stdin")
     if file is not None:
-        return str(file.read())
+        try:
+            return str(file.read())
+        except UnicodeDecodeError as error:
+            raise UsageError(f"the query in {file.name} is not UTF-8", hint="save it as UTF-8") from error
     assert query is not None
     return sys.stdin.read() if query == "-" else query
 

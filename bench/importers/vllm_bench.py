@@ -49,13 +49,13 @@ def is_one(node: Node) -> bool:
 def read(node: Node, identity: dict[str, Any]) -> ImportedResult:
     """One result. Raises: BadFile."""
     completed, limit = node.at("completed").count(), node.at("max_concurrency").count()
+    spoken = node.at("backend").text()
     rate = None if node.at("request_rate").is_text("inf") else node.at("request_rate").number()
     return ImportedResult(
         **identity,
         tool="vllm-bench",
         started_at=node.at("date").text(),
         model=node.at("model_id").text(),
-        engine=node.at("backend").text(),
         load="open" if rate is not None else "closed" if limit is not None else "burst",
         batch_size=limit,
         request_rate=rate,
@@ -66,7 +66,7 @@ def read(node: Node, identity: dict[str, Any]) -> ImportedResult:
         requests_failed=node.at("failed").count(),
         window_s=node.at("duration").number(),
         metrics=DIALECT.metrics(node),
-        notes=("started_at is the job's end by the client's own clock", "engine is the protocol that was spoken"),
+        notes=("started_at is the job's end by the client's own clock", *((f"protocol {spoken}",) if spoken else ())),
     )
 
 

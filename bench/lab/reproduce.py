@@ -22,6 +22,8 @@ from bench.units import format_bytes
 
 _BOARDS = ("accelerator", "module")
 _NONE = "none"
+_MOST_REPEATS = 10_000
+"""As a suite may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +37,8 @@ class Difference:
 
 def case_again(record: TrialRecord, repeats: int) -> Case:
     """The resolved case of a trial, to be measured `repeats` times. Raises: UsageError."""
-    if repeats < 1:
-        raise UsageError(f"--repeats {repeats}: at least 1")
+    if not 1 <= repeats <= _MOST_REPEATS:
+        raise UsageError(f"--repeats {repeats}: at least 1, and at most {_MOST_REPEATS:,}")
     return structs.replace(record.case, repeats=repeats)
 
 

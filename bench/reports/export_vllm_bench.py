@@ -43,7 +43,7 @@ def _result(record: TrialRecord, log: EventLog) -> dict[str, Any]:
     window = record.window
     assert window is not None
     seen = observe(record.case, log, window)
-    numbers = dict(_rates(record, window.seconds)) | dict(_latencies(seen, record))
+    numbers = _arrivals(record.case.load) | dict(_rates(record, window.seconds)) | dict(_latencies(seen, record))
     left_out = {name: reason for name, (value, reason) in numbers.items() if value is None}
     return {
         **_setting(record, seen),
@@ -72,10 +72,19 @@ def _setting(record: TrialRecord, seen: Observed) -> dict[str, Any]:
         "model_id": case.model,
         "tokenizer_id": case.tokenizer or case.model,
         "num_prompts": seen.members.count,
-        "request_rate": "inf" if load.request_rate is None else load.request_rate,
-        "burstiness": load.burstiness or 1.0,
         "max_concurrency": _limit(load),
     }
+
+
+def _arrivals(load: LoadSpec) -> dict[str, tuple[float | str | None, str | None]]:
+    """Rate and burstiness, whose 1 is a Poisson process there; it has no word for evenly spaced ones and traces."""
+    if load.arrivals == "trace" or load.stages:
+        why = "requests came as a trace or in stages"
+        return {"request_rate": (None, why), "burstiness": (None, why)}
+    rate = "inf" if load.request_rate is None else load.request_rate
+    if load.arrivals == "constant":
+        return {"request_rate": (rate, None), "burstiness": (None, "requests came evenly spaced")}
+    return {"request_rate": (rate, None), "burstiness": (load.burstiness or 1.0, None)}
 
 
 def _limit(load: LoadSpec) -> int | None:

@@ -33,6 +33,11 @@ def imported_rows(found: Sequence[ImportedResult]) -> list[tuple[str, ...]]:
     ]
 
 
+def imported_notes(found: Sequence[ImportedResult]) -> list[str]:
+    """What must be said below the table: how far its numbers go, and each result that contradicts itself."""
+    return [CAUTION, *(f"{one.import_id}: {note}" for one in found for note in one.notes if note.startswith("impossible"))]
+
+
 def load_text(one: ImportedResult) -> str:
     """`batch 8`, `5/s`, else the tool's own word."""
     if one.request_rate is not None:

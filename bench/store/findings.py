@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bench import clock, codec
-from bench.errors import StoreError, UsageError
+from bench.errors import StoreError
+from bench.store import layout
 from bench.store.database import temp_table
+from bench.store.locks import exclusive
 
 if TYPE_CHECKING:
     import duckdb
@@ -93,11 +94,7 @@ def read_accepted(results: Path) -> list[Accepted]:
 
 
 def add_accepted(results: Path, change: Accepted) -> None:
-    """Write one more at the end of the file. Raises: UsageError (a night that is no date), StoreError."""
-    try:
-        date.fromisoformat(change.night)
-    except ValueError as error:
-        raise UsageError(f"{change.night!r} is no date", hint="YYYY-MM-DD") from error
+    """Write one more at the end of the file. Raises: StoreError."""
     _append(results / ACCEPTED_FILE, [change])
 
 
@@ -136,9 +133,11 @@ def _place(one: Finding) -> tuple[Any, ...]:
 
 def _read(path: Path, kind: type[_Line]) -> list[_Line]:
     try:
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        lines = layout.read_plain(path).splitlines()
+    except FileNotFoundError:
+        return []
     except OSError as error:
-        raise StoreError(f"{path} can't be read: {error.strerror}") from error
+        raise StoreError(f"{path} can't be read: {error.strerror}", hint="mend it or move it away") from error
     found = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -152,13 +151,18 @@ def _read(path: Path, kind: type[_Line]) -> list[_Line]:
 
 
 def _append(path: Path, lines: Sequence[Struct]) -> None:
-    """In one write, which others that append at the same time don't get between."""
+    """All of them or none, on lines of their own, whoever else appends at the same time. Raises: StoreError."""
+    data = b"".join(codec.encode(line) + b"\n" for line in lines)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            os.write(handle, b"".join(codec.encode(line) + b"\n" for line in lines))
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with exclusive(path, lambda _: None), path.open("r+b", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(end - 1, 0))
+            if file.read(1) not in (b"", b"\n"):  # edited by hand
+                data = b"\n" + data
+            try:
+                layout.write_all(file.fileno(), data)
+            except OSError:
+                file.truncate(end)
+                raise
     except OSError as error:
-        raise StoreError(f"{path} can't be written: {error.strerror}") from error
+        raise layout.write_error(path, error) from error

@@ -87,10 +87,9 @@ def imported(results: Path) -> list[ImportedResult]:
     """All that were imported into `results`, in the order in which that happened. Raises: StoreError (a damaged file)."""
     try:
         files = sorted(path for path in (results / FOLDER).glob("*.json") if not path.name.startswith("."))
-        found = [_read(path) for path in files]
     except OSError as error:
         raise StoreError(f"{results / FOLDER} can't be read: {error.strerror}") from error
-    return sorted(found, key=lambda one: (one.imported_at, one.file, one.place))
+    return sorted(map(_read, files), key=lambda one: (one.imported_at, one.file, one.place))
 
 
 def count(results: Path) -> int:
@@ -116,6 +115,8 @@ def import_tables(con: duckdb.DuckDBPyConnection, results: Path) -> None:
 
 def _read(path: Path) -> ImportedResult:
     try:
-        return codec.decode(path.read_bytes(), ImportedResult)
+        return codec.decode(layout.read_plain(path), ImportedResult)
+    except OSError as error:
+        raise StoreError(f"{path} can't be read: {error.strerror}", hint="mend it or move it away") from error
     except ValueError as error:
         raise StoreError(f"{path} is no imported result: {error}", hint="remove it, and import its file again") from error

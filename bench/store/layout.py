@@ -155,6 +155,20 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def read_plain(path: Path) -> bytes:
+    """A file's bytes; what is no plain file is refused, as a pipe would be waited for. Raises: OSError."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    return path.read_bytes()
+
+
+def write_all(handle: int, data: bytes) -> None:
+    """All of `data`, on the disk before going on: a disk that gets full takes a part of it first. Raises: OSError."""
+    while data:
+        data = data[os.write(handle, data) :]
+    os.fsync(handle)
+
+
 def write_error(path: Path, error: BaseException) -> StoreError:
     """What a failed write means: the path, the system's reason, the space left, and what to do."""
     free = _free_text(path)

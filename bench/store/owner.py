@@ -10,7 +10,7 @@ from pathlib import Path
 from bench import codec
 from bench.process_life import lives
 from bench.records import Case, ClockAnchor, TrialKey
-from bench.store.layout import OWNER_JSON
+from bench.store.layout import OWNER_JSON, write_all
 from bench.store.locks import try_lock
 
 
@@ -40,10 +40,7 @@ def claim(folder: Path, owner: Owner) -> int:
     handle = os.open(folder / OWNER_JSON, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        data = codec.encode_pretty(owner)
-        while data:
-            data = data[os.write(handle, data) :]
-        os.fsync(handle)
+        write_all(handle, codec.encode_pretty(owner))
     except BaseException:
         os.close(handle)
         raise

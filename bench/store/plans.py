@@ -35,7 +35,7 @@ def write_plan(results: Path, run_id: str, data: bytes) -> int:
         handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            _write_all(handle, data)
+            layout.write_all(handle, data)
             part.rename(path)
             layout.sync(path.parent)
         except BaseException:
@@ -93,9 +93,3 @@ def planned_runs(results: Path) -> list[str]:
 
 def _age(path: Path) -> tuple[str, int]:
     return path.stem.partition("-")[0], path.stat().st_mtime_ns
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(handle, data) :]
-    os.fsync(handle)

@@ -34,13 +34,13 @@ def shards_at(source: str, scratch: Path) -> Iterator[Found]:
     """
     if remote.is_url(source):
         found = _at_url(source, scratch)
-    elif Path(source).is_dir():
+    elif source and Path(source).is_dir():
         found = _below(Path(source))
     elif archives.is_archive(source) and Path(source).is_file():
         found = _in_archive(Path(source), source)
     else:
         raise UsageError(
-            f"{source} is not a folder, a zip file or a URL", hint="give a shard's folder, or what holds shards at any depth"
+            f"{source!r} is not a folder, a zip file or a URL", hint="give a shard's folder, or what holds shards at any depth"
         )
     empty = True
     for one in found:

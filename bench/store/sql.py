@@ -49,7 +49,7 @@ def ask(lab: Lab, query: str) -> Answer:
     import duckdb
 
     try:
-        statements = duckdb.extract_statements(query)
+        statements = _statements(query)
         _refuse_writes(statements)
         with lab.connect() as con:
             _views(con, lab, query)
@@ -69,7 +69,7 @@ def change(lab: Lab, query: str) -> Answer:
     import duckdb
 
     try:
-        statements = duckdb.extract_statements(query)
+        statements = _statements(query)
         with lab.changing() as con:
             _views(con, lab, query)
             return _run(con, statements)
@@ -84,6 +84,17 @@ def _run(con: duckdb.DuckDBPyConnection, statements: list[duckdb.Statement]) -> 
         con.execute(statement)
     described = con.description or []
     return Answer(columns=tuple(column[0] for column in described), rows=con.fetchall() if described else [])
+
+
+def _statements(query: str) -> list[duckdb.Statement]:
+    """Raises: UsageError (a text that is none), duckdb.Error."""
+    import duckdb
+
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the query is not UTF-8", hint="save or type it as UTF-8") from error
+    return duckdb.extract_statements(query)
 
 
 def _refuse_writes(statements: list[duckdb.Statement]) -> None:

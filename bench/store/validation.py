@@ -15,6 +15,8 @@ from bench.units import format_bytes
 
 TRIAL_JSON_LIMIT_B = 16 << 20
 _INT64_LIMIT = 1 << 63
+_LARGEST = 1e18
+"""No rate, time, size or energy of a benchmark is beyond it; sums and products of larger ones are no numbers."""
 _LONGEST = str(_INT64_LIMIT - 1).encode()
 _DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")
 _AHEAD_S = 86_400.0
@@ -130,7 +132,7 @@ def _check_names(record: TrialRecord) -> None:
 
 
 def _check_numbers(record: TrialRecord) -> None:
-    """JSON, which every record comes from, has no NaN and no infinity: only integers can be too large."""
+    """JSON, which every record comes from, has no NaN and no infinity: numbers can only be too large."""
     if not _surely_fit(codec.encode(record)):
         plain = codec.to_builtins(record)
         plain.pop("extra")
@@ -140,6 +142,9 @@ def _check_numbers(record: TrialRecord) -> None:
     for name, metric in record.metrics.items():
         if metric.name != name:
             raise BadShard(f"metrics[{name[:80]!r}] holds a metric named {metric.name[:80]!r}")
+        for number in (metric.value, metric.mean, metric.p50, metric.p90, metric.p99):
+            if number is not None and abs(number) > _LARGEST:
+                raise BadShard(f"metrics[{name[:80]!r}] is {number:g}, larger than anything that can be measured")
 
 
 def _surely_fit(data: bytes) -> bool:

@@ -35,11 +35,12 @@ def read_text(path: Path, shown_as: str) -> str:
     if path.is_dir():
         raise SuiteError(f"{shown_as}:1: is a folder, not a suite file", hint=f"name a file in it: {shown_as}/NAME.yaml")
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE_B + 1)  # what never ends, such as /dev/zero, is not read to its end
     except OSError as error:
         raise SuiteError(f"{shown_as}:1: can't be read: {error.strerror}") from error
     if len(data) > _LARGEST_FILE_B:
-        raise SuiteError(f"{shown_as}:1: has {len(data):,} bytes; a suite has at most {_LARGEST_FILE_B:,}")
+        raise SuiteError(f"{shown_as}:1: is too large: a suite has at most {_LARGEST_FILE_B:,} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ Everything here is a measured number over catalogued ones: the catalogue's figur
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.catalog.chips import Chip, identify
 from bench.records import Case, DeviceInfo, EngineHandle, LocalModel, Metric, ModelShape, Reason
@@ -252,10 +252,25 @@ def impossible_work(
     """More arithmetic or more bytes than the chips can do, counted low: the active weights once a step, a cache of 8 bits, and
     prompts only where it is known what a prefix cache had, against the highest peak that the chips have in any format.
 
-    A warning where the catalogue's figure is not the vendor's, or where an engine may send the tokens of one step one by one.
+    A warning where the catalogue's figure is not the vendor's, where an engine may send the tokens of one step one by one, or
+    where it takes what tokens cost for those before them: windows of attention and shared prefixes make that less.
     """
+    prompt = done.prompt if cached_told and done.prompt else 0.0
+    text = _beyond(done, cost, found, prompt)
+    if not text:
+        return ()
+    sure = {least_sure(found.chips, "tflops"), least_sure(found.chips, "bandwidth_tb_s")} == {"datasheet"}
+    bare = replace(cost, attention_flop=0.0, kv_b=0.0)
+    certain = sure and not _may_speculate(case, engine) and bool(_beyond(done, bare, found, prompt))
+    return raise_code(
+        "impossible", case.profile, "; ".join(text), groups=("throughput",), severity=None if certain else "warning"
+    )
+
+
+def _beyond(done: Rates, cost: Costs, found: Hardware, prompt: float) -> list[str]:
+    """What of the work is more than the chips can do; `prompt` tokens a second count."""
     text: list[str] = []
-    share = flop_per_s(done, cost, done.prompt if cached_told and done.prompt else 0.0) / highest_peak(found.chips)
+    share = flop_per_s(done, cost, prompt) / highest_peak(found.chips)
     if share > ROOFLINE_SLACK:
         text.append(f"it takes {share:.2f} times the arithmetic that {found.label} can do in its fastest format")
     bandwidth = sum(chip.bandwidth_tb_s or float("inf") for chip in found.chips) * 1e12
@@ -264,13 +279,7 @@ def impossible_work(
         moved = done.replicas * done.steps * cost.active * cost.weight_b + done.output * done.context * cost.kv_b / 2
         if moved / bandwidth > ROOFLINE_SLACK:
             text.append(f"it reads {moved / bandwidth:.2f} times what the memory of {found.label} can give")
-    if not text:
-        return ()
-    sure = {least_sure(found.chips, "tflops"), least_sure(found.chips, "bandwidth_tb_s")} == {"datasheet"}
-    certain = sure and not _may_speculate(case, engine)
-    return raise_code(
-        "impossible", case.profile, "; ".join(text), groups=("throughput",), severity=None if certain else "warning"
-    )
+    return text
 
 
 def _may_speculate(case: Case, engine: EngineHandle | None) -> bool:

@@ -198,6 +198,14 @@ def test_figures_make_sense(chip: Chip) -> None:
     assert chip.tdp_w is None or 50 <= chip.tdp_w <= 1500
 
 
+@pytest.mark.parametrize("chip", chips.all_chips(), ids=lambda chip: chip.name)
+def test_eight_bits_have_their_own_peak_in_either_format(chip: Chip) -> None:
+    """What is not listed counts as unpacked to 16 bits, so that a peak which was only forgotten would double an MFU."""
+    floats_only = {"B300", "Rubin", "Gaudi 2", "Gaudi 3 OAM", "TPU v7"}
+    if "fp8" in chip.tflops and chip.name not in floats_only:
+        assert chip.tflops.get("int8", 0.0) >= 0.99 * chip.tflops["fp8"]
+
+
 def test_names_are_given_once() -> None:
     names = [chip.name for chip in chips.all_chips()]
     assert len(names) == len(set(names))

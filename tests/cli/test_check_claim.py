@@ -47,6 +47,7 @@ def test_a_flag_replaces_what_the_text_says(capsys: pytest.CaptureFixture[str]) 
         (("--chip", "H100 SXM", "--count", "-1"), "no whole number above zero"),
         (("H100 SXM", "--qps", "nan"), "no number above zero"),
         (("H100 SXM", "--j-per-token", "1e400"), "no number above zero"),
+        (("H100 SXM", "--qps", "142", "--j-per-token", "3,2"), "comma"),
         (("H100 SXM", "--model", "llama2-14b"), "did you mean 'llama2-13b'?"),
         (("H100 SXM", "--precision", "fp17"), "did you mean"),
         (("H100 SXM", "--batch-size", "2.5"), "no whole number above zero"),

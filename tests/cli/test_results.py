@@ -189,6 +189,16 @@ def test_sql_answers_in_text_json_and_csv(results: Path, bench: Bench) -> None:
     assert rows[:2] == [["status", "n", "j", "at"], ["failed", "1", "", "2026-11-30 15:00:00"]]
 
 
+def test_a_query_that_is_not_utf_8_is_refused_wherever_it_is_written(results: Path, bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "query.sql"
+    path.write_bytes(b"SELECT '\xff'")
+    bad = "'\udcff' = 'x'"
+    for args in (("sql", "-f", str(path)), ("sql", f"SELECT {bad}"), ("gate", "--where", bad), ("report", "--filter", bad)):
+        ran = bench(*args)
+        assert (ran.code, ran.out) == (2, "")
+        assert "is not UTF-8" in ran.err
+
+
 def test_sql_reads_raw_events(results: Path, bench: Bench) -> None:
     query = "SELECT (SELECT count(*) FROM requests), (SELECT count(*) FROM chunks), (SELECT count(*) FROM telemetry)"
     assert list(json.loads(bench("sql", query, "--json").out)[0].values()) == [12, 27, 9]

@@ -115,6 +115,25 @@ def test_vllm_bench_open_loop_has_its_rate() -> None:
     assert (told["request_rate"], told["burstiness"], told["max_concurrency"]) == (5.0, 0.5, 16)
 
 
+@pytest.mark.parametrize(
+    ("load", "left_out"),
+    [
+        (LoadSpec(kind="open", request_rate=5.0, arrivals="constant"), {"burstiness"}),
+        (LoadSpec(kind="open", arrivals="trace", speed=2.0), {"burstiness", "request_rate"}),
+        (LoadSpec(kind="open", arrivals="burst", num_prompts=60), set()),
+        (LoadSpec(kind="open", request_rate=5.0, arrivals="poisson"), set()),
+    ],
+)
+def test_vllm_bench_calls_no_other_arrivals_poisson(load: LoadSpec, left_out: set[str]) -> None:
+    log = make_event_log(60, 5)
+    log.scheduled_ns[:] = log.sent_ns
+    (line,) = vllm_bench_lines([(make_record(case=make_case(load=load)), log)]).splitlines()
+    told = json.loads(line)
+    assert {"burstiness", "request_rate"} - set(told) == left_out
+    assert left_out <= set(told["tokjoule"]["left_out"])
+    assert told.get("burstiness", 1.0) == 1.0
+
+
 def test_trials_without_a_window_are_left_out_with_a_note(results: Path, bench: Bench, tmp_path: Path) -> None:
     save_trial(results, make_record(run_id="run-2", status=Status.FAILED, error="gone", metrics={}, window=None))
     path = tmp_path / "out"
@@ -122,6 +141,8 @@ def test_trials_without_a_window_are_left_out_with_a_note(results: Path, bench: 
         ran = bench("export", "--format", form, "--out", str(path))
         assert "(failed) has no window to tell of: left out" in ran.err
     assert len(json.loads(path.read_text())["benchmarks"]) == 3
+    ran = bench("export", "--format", "pytest-benchmark", "--run", "run-2", "--out", str(path))
+    assert "no trial is valid: the file holds no benchmark" in ran.err
 
 
 # --- pytest-benchmark -------------------------------------------------------------------------------------------------

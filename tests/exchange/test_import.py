@@ -307,3 +307,12 @@ def test_the_page_says_what_each_key_is_and_is_not(dialect: Dialect) -> None:
         assert f"| {dialect.tool} | `{key.key}` | `{key.name}` | {key.differs} |" in PAGE
     for name, why in dialect.no_equal.items():
         assert f"| {dialect.tool} | `{name}` | none | {why} |" in PAGE
+
+
+def test_a_pipe_among_the_imported_results_is_not_waited_for(results: Path, bench: Bench) -> None:
+    (results / "imported").mkdir(parents=True)
+    os.mkfifo(results / "imported" / "0123456789abcdef.json")
+    for args in (("table", "--imported"), ("sql", "SELECT * FROM imported")):
+        ran = bench(*args)
+        assert ran.code == 1
+        assert "0123456789abcdef.json can't be read: it is no plain file" in ran.err

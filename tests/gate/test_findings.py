@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from bench.errors import StoreError
 from bench.store import Lab
-from bench.store.findings import FINDINGS_FILE, read_findings
+from bench.store.findings import ACCEPTED_FILE, FINDINGS_FILE, Accepted, add_accepted, read_accepted, read_findings
 from bench.store.sql import ask
 from tests.factories import save_trial
 from tests.gate.test_gate_command import save_nights, save_pairs, trial
@@ -71,6 +73,41 @@ def test_they_outlive_the_database_and_a_results_folder_has_none_at_first(slow_n
     (slow_night / "lab.duckdb").unlink()
     ran = bench("sql", "--csv", "SELECT night, state FROM findings")
     assert (ran.code, ran.out) == (0, "night,state\n2026-09-11,trigger\n")
+
+
+def test_a_disk_that_gets_full_in_the_middle_of_a_line_leaves_whole_lines(results: Path) -> None:
+    results.mkdir()
+    change = Accepted(series="s", metric=None, night="2026-12-01", reason="meant" * 10)
+    add_accepted(results, change)
+    before = (results / ACCEPTED_FILE).read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, hard))
+    try:
+        with pytest.raises(StoreError, match="can't write"):
+            add_accepted(results, change)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (results / ACCEPTED_FILE).read_bytes() == before
+    add_accepted(results, change)
+    assert read_accepted(results) == [change, change]
+
+
+def test_a_last_line_without_its_end_is_no_part_of_the_next(results: Path) -> None:
+    results.mkdir()
+    first, second = (Accepted(series=name, metric=None, night="2026-12-01", reason="meant") for name in "ab")
+    add_accepted(results, first)
+    path = results / ACCEPTED_FILE
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    add_accepted(results, second)
+    assert read_accepted(results) == [first, second]
+
+
+@pytest.mark.parametrize("name", [FINDINGS_FILE, ACCEPTED_FILE])
+def test_a_pipe_in_its_place_is_not_waited_for(slow_night: Path, bench: Bench, name: str) -> None:
+    os.mkfifo(slow_night / name)
+    ran = bench("gate")
+    assert ran.code == 1
+    assert f"{name} can't be read: it is no plain file" in ran.err
 
 
 def test_a_line_that_was_cut_off_is_named(slow_night: Path, bench: Bench) -> None:

@@ -135,6 +135,17 @@ def test_a_result_that_is_not_there_is_missed_with_the_reason(results: Path, ben
     assert "failed: out of memory" in bench("gate").out
 
 
+@pytest.mark.parametrize("night", ["banana", "", "2026-9-11", "20260911", "2026-W37-5", "2026-13-45"])
+@pytest.mark.parametrize("more", [(), ("--accept", "x", "--reason", "y")], ids=["judge", "accept"])
+def test_a_night_that_is_no_day_is_refused_and_nothing_is_written(
+    slow_night: Path, bench: Bench, night: str, more: tuple[str, ...]
+) -> None:
+    ran = bench("gate", "--night", night, *more)
+    assert (ran.code, ran.out) == (2, "")
+    assert "YYYY-MM-DD" in ran.err
+    assert list(slow_night.glob("*.jsonl")) == []
+
+
 def test_an_accepted_change_begins_anew_and_outlives_the_database(slow_night: Path, bench: Bench) -> None:
     series = of_throughput(bench("gate", "--json").out)["series_id"]
     ran = bench("gate", "--accept", f"{series[:6]}:output_tok_per_s", "--reason", "smaller batches on purpose")

@@ -187,6 +187,8 @@ def test_a_key_for_the_target_is_in_no_case(monkeypatch: pytest.MonkeyPatch) -> 
         (("--stages", '[{"rate": 2, "max_requests": 9}, {"rate": 2, "max_requests": 9}]', "--no-seed-increment"), "are the same"),
         (("--profile", "concurrent", "--rate", "2.5", "--max-requests", "9"), "--batch-size"),
         ((*ONE, "--backend-kwargs", "[1]"), "--backend-kwargs must be"),
+        *(((*ONE, "--backend-kwargs", f'{{"request_handlers": {bad}}}'), "must be an object") for bad in ("[1]", "7", '"x"')),
+        *(((*ONE, "--backend-kwargs", f'{{"api_key": {bad}}}'), "api_key a text") for bad in ("5", '["x"]', "true")),
         ((*ONE, "--backend-kwargs", '{"api_key": "sk-secret"'), "--backend-kwargs is not JSON"),
         ((*ONE, "--backend-kwargs", '{"request_handlers": {"/v1/audio/transcriptions": "x"}}'), "can't be made"),
         ((*ONE, "--warmup", '{"percent": 0.6}', "--cooldown", '{"percent": 0.5}', "--max-seconds", "9"), "nothing to measure"),

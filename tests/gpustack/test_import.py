@@ -113,8 +113,9 @@ def test_the_key_comes_from_its_variable_and_is_in_no_message(
 def test_numbers_that_contradict_each_other_are_noted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     wild = a_point(output_tokens_per_second_mean=20_132_659.0)
     with GpuStack(pages=pages(a_benchmark(7), points={7: [wild]})) as stack:
-        take(capsys, stack)
+        ran = take(capsys, stack)
     [one] = imported(tmp_path / "results")
+    assert f"{one.import_id}: impossible: " in ran.err
     [note] = [note for note in one.notes if note.startswith("impossible")]
     assert "2.01327e+07 tok/s" in note
     assert "400 at most" in note
@@ -149,6 +150,8 @@ def test_a_server_of_another_kind_is_told(document: Any, capsys: pytest.CaptureF
     assert "no list of benchmarks" in ran.err
 
 
-@pytest.mark.parametrize("url", ["server:80", "http://user:pw@server", "http://server?x=1"])
+@pytest.mark.parametrize(
+    "url", ["server:80", "http://user:pw@server", "http://server?x=1", "http://", "http://[", "http://h:99999", "http://h:x"]
+)
 def test_what_is_no_url_of_a_server_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_here(capsys, "gpustack", "import", url).code == 2

@@ -162,6 +162,7 @@ def test_the_command_prints_a_table_for_people(bench: Bench) -> None:
         (("smoke", "--job-time", "soon"), "--job-time"),
         (("smoke", "--most-jobs", "300"), "--most-jobs"),
         (("smoke", "--night", "2026-12-01"), "--night without --confirm"),
+        (("smoke", "--confirm", "--night", "2026-12-1"), "is no day"),
     ],
 )
 def test_bad_wishes_are_errors(bench: Bench, args: tuple[str, ...], told: str) -> None:

@@ -135,6 +135,8 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no trial_id": (parquet("SELECT * EXCLUDE (trial_id) FROM old"), "no column trial_id"),
     "a column that queries add": (parquet("SELECT *, 'x' AS filename FROM old", "telemetry.parquet"), "a column filename"),
     "schema of the future": (edit(lambda c: c.update(schema_version=10**6)), "newer than this bench"),
+    "a rate beyond all": (edit(lambda c: c["metrics"]["output_tok_per_s"].update(value=1e308)), "larger than anything"),
+    "a spread beyond all": (edit(lambda c: c["metrics"]["ttft_ms"].update(p99=-1e19)), "larger than anything"),
     "started in the future": (ahead(400), r"started 400\.0 days in the future"),
     "ended in the future": (edit(lambda c: c["ended"].update(wall_ns=c["ended"]["wall_ns"] + 900 * DAY_NS)), "ended .* future"),
     "sql in its run": (edit(lambda c: c["key"].update(run_id=SQL)), "can't be a folder's name"),
@@ -309,9 +311,9 @@ def test_a_bad_shard_at_a_url_is_refused_by_its_address(bucket: str, tmp_path: P
     assert len(report.copied) == 1
 
 
-@pytest.mark.parametrize("url", ["memory://bucket/nothing", "nonsense://x/y"])
-def test_a_url_without_shards_is_a_usage_error(tmp_path: Path, url: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(url)):
+@pytest.mark.parametrize("url", ["memory://bucket/nothing", "nonsense://x/y", "", "nowhere"])
+def test_a_place_without_shards_is_a_usage_error(tmp_path: Path, url: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(url or "'' is not a folder")):
         bring_in(tmp_path / "ours", [url])
 
 

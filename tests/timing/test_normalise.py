@@ -276,6 +276,16 @@ def test_more_reading_than_the_memory_gives_is_impossible() -> None:
     assert "times what the memory of 1x H100 SXM can give" in reason.message
 
 
+def test_what_hangs_on_full_attention_is_a_warning() -> None:
+    """Gemma 3 27B on an H100, 8 requests of 32,768 tokens, a step every 28 ms: 54 GB of weights and, as five of six layers look
+    back 1,024 tokens only, some 22 GB of cache are 80% of what the memory gives; with full attention it would be 160 GB.
+    """
+    gemma = weights(shape={"parameters": 27_000_000_000, "layers": 62, "heads": 32, "kv_heads": 16, "head_dim": 128})
+    seen = serving(output_tok_per_s=8 / 0.028, icl_ms=28.0, input_tokens=32_768.0)
+    (reason,) = run(CASE, seen, boards("H100"), model=gemma)[1]
+    assert (reason.code, reason.severity) == ("impossible", "warning")
+
+
 def test_weights_that_a_cache_can_hold_prove_nothing() -> None:
     small = weights(shape={"parameters": 400_000_000})
     assert run(CASE, serving(icl_ms=0.2, output_tok_per_s=5000.0), boards("H100"), model=small)[1] == ()

@@ -191,7 +191,10 @@ def _target(options: Mapping[str, Any], backend: Mapping[str, Any], notes: list[
         raise UsageError(
             "the certificate of an https target is always verified here", hint="give its authority in the variable SSL_CERT_FILE"
         )
-    paths = list(backend.get("request_handlers") or {})
+    handlers, key = backend.get("request_handlers") or {}, backend.get("api_key") or ""
+    if not isinstance(handlers, dict) or not isinstance(key, str):
+        raise UsageError("--backend-kwargs: request_handlers must be an object, and api_key a text")
+    paths = list(handlers)
     unknown = [path for path in paths if path not in _PROTOCOLS]
     if unknown or len(paths) > 1:
         raise UsageError(
@@ -202,7 +205,7 @@ def _target(options: Mapping[str, Any], backend: Mapping[str, Any], notes: list[
     found["protocol"] = _PROTOCOLS[paths[0]] if paths else "openai-chat"
     if isinstance(backend.get("timeout"), int | float):
         found["request_timeout"] = f"{backend['timeout']:g}s"
-    if backend.get("api_key"):
+    if key:
         found["api_key_env"] = KEY_ENV
     tokenizer = Path(options["processor"] or "") / "tokenizer.json"
     if options["processor"] and tokenizer.is_file():
