@@ -17,9 +17,12 @@ settings.register_profile("ci", max_examples=50, deadline=None, suppress_health_
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+# A shell ignores the first for what it starts in the background, nohup the second. Every process of a test would inherit that,
+# and no Ctrl-C or hang-up would be seen.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As of what a shell starts in the background; every process of a test would inherit it, and no Ctrl-C would be seen.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 BenchCommand = Callable[..., "subprocess.CompletedProcess[str]"]
 

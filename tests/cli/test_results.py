@@ -154,7 +154,7 @@ def test_an_older_run_needs_all(results: Path, bench: Bench) -> None:
         (["sql", "SELECT 1", "--results", "nowhere"], "nowhere\n"),
         (["export", "--format", "csv", "--results", "nowhere"], "nowhere\n"),
         (["ingest", "--results", "nowhere"], "nowhere\n"),
-        (["ingest", "nowhere"], "nowhere is not a folder"),
+        (["ingest", "nowhere"], "'nowhere' is not a folder"),
         (["table", "--status", "fine"], "fine"),
         (["export"], "--format"),
         (["sql"], "give one query"),
