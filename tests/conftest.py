@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -32,25 +31,6 @@ def with_flags(words: tuple[str, ...], *flags: str) -> tuple[str, ...]:
     named = dict(zip(flags[::2], flags[1::2], strict=True))
     kept = [word for at, word in enumerate(words) if word not in named and words[at - 1] not in named]
     return (*kept, *flags)
-
-
-DISTURBED = {"client_saturated", "server_saturated"}
-"""What a machine with other things to do makes of a trial on the mock engine."""
-TRIES = 5
-_WHY = "SELECT DISTINCT code FROM reasons JOIN trials USING (trial_id) WHERE run_id = (SELECT max(run_id) FROM trials)"
-
-
-def undisturbed(bench: BenchCommand, *args: str, timeout: float = 90) -> subprocess.CompletedProcess[str]:
-    """The first of a few runs of `bench run ...` that this machine left alone: those before it were invalid for nothing else."""
-    for _ in range(TRIES):
-        done = bench(*args, timeout=timeout)
-        if done.returncode == 0:
-            break
-        said = bench("sql", f"{_WHY} AND severity = 'invalid'", "--json")
-        codes = {row["code"] for row in json.loads(said.stdout)}
-        if not codes or not codes <= DISTURBED:
-            break
-    return done
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ _TABLE = (
     _rule("errors", _LOAD, _INVALID, "failed share of the population above this", 0.05, 0.01, 0.001),
     _rule("unfinished", ("latency",), _INVALID, "share of the population cut off by the grace above this", 0.05, 0.01, 0.001),
     _rule("client_saturated", _LOAD, _INVALID, "the client may have moved a latency by more than this share", 0.05),
-    _rule("server_saturated", _LOAD, _INVALID, "p99 of the mock engine's own schedule lag above this [ms]", 2.0),
+    _rule("server_saturated", _LOAD, _INVALID, "p99 of the mock engine's own schedule lag above this [ms]", 25.0, 2.0, 2.0),
     _rule("not_steady", ("throughput", "energy"), _INVALID, "trend across the window above this share", 0.10, 0.05, 0.02),
     _rule("length_mismatch", ("throughput",), _WARNING, "share of replies of another length above this", 0.01),
     _rule("input_length_mismatch", ("throughput", "latency"), _WARNING, "share of prompts of another length above this", 0.01),

@@ -14,19 +14,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import BenchCommand, undisturbed, with_flags
+from tests.conftest import BenchCommand, with_flags
 
 RUN = (
     *("run", "--engine", "mock", "--model", "mock", "--batch-size", "2", "--output-tokens", "3"),
     *("--engine-arg", "ttft_ms=400", "--engine-arg", "gap_ms=200", "--engine-arg", "quirk=fork-child"),
     *("--duration", "5s", "--warmup", "1s", "--repeats", "2", "--idle", "0s"),
 )
-"""A slow mock engine: what a busy machine does to such latencies is little of them."""
+"""A slow mock engine: what a busy machine does to such latencies leaves a trial valid."""
 PHASES = {  # what stderr says when the phase begins -> trials finished by then
     "starting the engine": 0,
     "warming up": 0,
     "measuring": 0,
-    "mock #1: ": 1,
+    "valid": 1,
 }
 
 
@@ -76,8 +76,6 @@ def _start_until(phase: str, tmp_path: Path, mark: str) -> subprocess.Popen[str]
     raise AssertionError(f"the run never said {phase!r}")
 
 
-@pytest.mark.alone
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("phase", PHASES)
 def test_ended_in_any_phase(bench: BenchCommand, tmp_path: Path, marker: str, phase: str, number: signal.Signals) -> None:
@@ -90,11 +88,13 @@ def test_ended_in_any_phase(bench: BenchCommand, tmp_path: Path, marker: str, ph
 
     rows = json.loads(bench("sql", "select status, count(*) as n from trials group by all", "--json").stdout)
     status = {row["status"]: row["n"] for row in rows}
-    assert status.get("valid", 0) + status.get("invalid", 0) == PHASES[phase]
+    assert status.get("valid", 0) == PHASES[phase]
     if phase in ("warming up", "measuring"):
         assert status.get("killed" if number is signal.SIGKILL else "interrupted", 0) == 1
 
-    again = undisturbed(bench, *with_flags(RUN, "--repeats", "1"), "--json")
-    assert [trial["status"] for trial in json.loads(again.stdout)["trials"]] == ["valid"], again.stderr
+    again = bench(*with_flags(RUN, "--repeats", "1", "--duration", "1s", "--warmup", "0s"), "--json")
+    (trial,) = json.loads(again.stdout)["trials"]
+    assert trial["error"] is None, again.stderr
+    assert trial["metrics"]["output_tok_per_s"]["value"] > 0
     assert list((tmp_path / "results" / "shards" / ".partial").iterdir()) == []
     assert not (tmp_path / "results" / ".work").exists() or list((tmp_path / "results" / ".work").iterdir()) == []

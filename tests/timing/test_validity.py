@@ -200,9 +200,19 @@ def test_a_count_bound_job_need_not_fill_its_slots() -> None:
     )
 
 
-@pytest.mark.parametrize(("lag_ms", "bad"), [(1.9, False), (2.1, True)])
-def test_server_saturated(lag_ms: float, bad: bool) -> None:
-    assert bool(found(judge(after={"mock_lag_p99_ms": lag_ms}), "server_saturated")) is bad
+@pytest.mark.parametrize(
+    ("profile", "lag_ms", "bad"),
+    [
+        (Profile.SMOKE, 24.0, False),
+        (Profile.SMOKE, 26.0, True),
+        (Profile.NIGHTLY, 1.9, False),
+        (Profile.NIGHTLY, 2.1, True),
+        (Profile.OFFICIAL, 2.1, True),
+    ],
+)
+def test_server_saturated(profile: Profile, lag_ms: float, bad: bool) -> None:
+    judged = judge(case=make_case(profile=profile), after={"mock_lag_p99_ms": lag_ms})
+    assert bool(found(judged, "server_saturated")) is bad
 
 
 # --- steadiness and lengths -------------------------------------------------------------------------------------------
