@@ -132,7 +132,7 @@ def generate(results: Path, count: int) -> int:
     return size_b
 
 
-def measure(results: Path, count: int) -> None:
+def measure(results: Path, count: int, tries: int) -> None:
     """Generate what is not there, ingest, read; a line each."""
     if not (results / "shards").exists():
         began = time.perf_counter()
@@ -142,10 +142,10 @@ def measure(results: Path, count: int) -> None:
     lab.database.unlink(missing_ok=True)
     say("ingest", *timed(lab.ingest), f"database {lab.database.stat().st_size / 1e6:.0f} MB")
     say("ingest again", *timed(lab.ingest), "every trial.json looked at, nothing new")
-    read(lab)
+    read(lab, tries)
 
 
-def read(lab: Lab) -> None:
+def read(lab: Lab, tries: int) -> None:
     """What it takes to take in one trial, and to answer; a line each."""
     results = lab.results
     shard = next(folder for folder in (results / "shards").glob("*/*/*"))
@@ -156,8 +156,8 @@ def read(lab: Lab) -> None:
     lab.refresh()
     for name, arguments in COMMANDS.items():
         command = [sys.executable, "-m", "bench", *arguments, "--results", str(results)]
-        tries = [timed(partial(answered, command)) for _ in range(TRIES)]
-        say(name, *min(tries), f"best of {TRIES}, with the start of the process")
+        took = [timed(partial(answered, command)) for _ in range(tries)]
+        say(name, *min(took), f"best of {tries}, with the start of the process")
 
 
 def answered(command: list[str]) -> None:
@@ -185,12 +185,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--keep", type=Path, help="use this folder, generate into it where it has no shards, and leave it")
+    parser.add_argument("--tries", type=int, default=TRIES, help="of each command")
     given = parser.parse_args()
     if given.keep is not None:
-        measure(given.keep, given.trials)
+        measure(given.keep, given.trials, given.tries)
         return
     with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder), given.trials)
+        measure(Path(folder), given.trials, given.tries)
 
 
 if __name__ == "__main__":
