@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
 
-from bench.records import LATER, Case, DataSpec, DeviceInfo, EngineHandle, LocalModel, Parallelism
+from bench.records import BOARD_SCOPES, LATER, Case, DataSpec, DeviceInfo, EngineHandle, LocalModel, Parallelism
 
 _NOT_MEASURED = ("name", "suite", "labels", "api_key_env")
 _NOT_CANONICAL_ARGS = frozenset({"port", "host", "log_file", "log_level", "verbosity", "api_key", "engine_python", "binary"})
@@ -89,7 +89,7 @@ def trial_id(run_id: str, case: str, repeat: int, role: str, attempt: int = 1) -
 
 def series_id(case: Case, workload: str, model: LocalModel | None, engine: EngineHandle, devices: tuple[DeviceInfo, ...]) -> str:
     """Hash of what stays the same along a time axis: workload, weights, precision, engine, canonical args, devices."""
-    boards = sorted(f"{d.name}|{d.power_limit_w}" for d in devices if d.scope in ("accelerator", "module"))
+    boards = sorted(f"{d.name}|{d.power_limit_w}" for d in devices if d.scope in BOARD_SCOPES)
     return digest(
         {
             "workload": workload,
@@ -107,7 +107,7 @@ def series_id(case: Case, workload: str, model: LocalModel | None, engine: Engin
 
 def config_id(series: str, engine: EngineHandle, devices: tuple[DeviceInfo, ...]) -> str:
     """Hash of a series plus what moves in time: engine version and build, effective settings, drivers."""
-    drivers = sorted({f"{d.vendor}|{d.driver}" for d in devices if d.scope in ("accelerator", "module")})
+    drivers = sorted({f"{d.vendor}|{d.driver}" for d in devices if d.scope in BOARD_SCOPES})
     return digest(
         {
             "series": series,

@@ -504,6 +504,8 @@ class LoadResult(Struct, frozen=True, kw_only=True):
 # --- what was measured: devices ---------------------------------------------------------------------------------------
 
 Scope = Literal["accelerator", "module", "cpu_package", "dram", "node", "process"]
+BOARD_SCOPES: tuple[Scope, ...] = ("accelerator", "module")
+"""Scopes of a device that is bought and chosen as a whole: the others are parts of its host."""
 Quality = Literal["measured", "modelled", "simulated"]
 
 

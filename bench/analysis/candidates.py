@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.analysis.pool import PooledValue, PoolKey, pool_key, pooled_value
-from bench.records import DeviceInfo, Metric, Slo, Status, TrialRecord
+from bench.records import BOARD_SCOPES, DeviceInfo, Metric, Slo, Status, TrialRecord
 from bench.timing.error_budget import GAIN
 from bench.timing.normalise import running_precision
 
@@ -18,7 +18,6 @@ Quantile = Literal["p50", "p90", "p99"]
 TOP1, PPL = "top1_agreement", "ppl_delta"
 UNITS: dict[Objective, str] = {"tok_per_j": "tok/J", "tok_per_s": "tok/s", "usd_per_mtok": "USD/Mtok"}
 _ENERGY = "j_per_output_tok"
-_ACCELERATORS = ("accelerator", "module")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class Candidate:
 
     @property
     def boards(self) -> tuple[DeviceInfo, ...]:
-        return tuple(device for device in self.first.devices if device.scope in _ACCELERATORS)
+        return tuple(device for device in self.first.devices if device.scope in BOARD_SCOPES)
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from bench.errors import DeviceMissing, UsageError
-from bench.records import DeviceInfo, PlacedBoard, Placement
+from bench.records import BOARD_SCOPES, DeviceInfo, PlacedBoard, Placement
 
 _VISIBILITY = {
     "amd": ("ROCR_VISIBLE_DEVICES",),
@@ -32,7 +32,6 @@ Sources: CUDA Programming Guide, CUDA_VISIBLE_DEVICES; rocclr `rocdevice.cpp`; R
 `execution_environment.cpp`. The others follow CUDA's words; what they make of it has not been seen on hardware.
 """
 _ROCR_ID = re.compile(r"GPU-[0-9a-f]{16}")
-_BOARDS = ("accelerator", "module")
 _SHORTEST_PREFIX = 4
 
 
@@ -72,7 +71,7 @@ def resolve(devices: Sequence[DeviceInfo], wanted: Sequence[str]) -> Placement:
 def _accelerators(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
     """Boards (each die of a board of two), and modules where nothing finer is listed."""
     fine = {device.board or device.uid for device in devices if device.scope == "accelerator"}
-    return [d for d in devices if d.scope in _BOARDS and (d.scope == "accelerator" or (d.board or d.uid) not in fine)]
+    return [d for d in devices if d.scope in BOARD_SCOPES and (d.scope == "accelerator" or (d.board or d.uid) not in fine)]
 
 
 def _find(devices: Sequence[DeviceInfo], word: str) -> list[tuple[DeviceInfo, str]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.records import Case, LoadSpec, Status, TrialRecord
+from bench.records import BOARD_SCOPES, Case, LoadSpec, Status, TrialRecord
 from bench.reports.notes import Note, ended_early, row_notes
 from bench.reports.numbers import COLUMNS, Number, pooled_number, stand_in
 
@@ -156,7 +156,7 @@ def _status(trials: Sequence[TrialRecord]) -> str:
 
 def device_label(record: TrialRecord) -> str:
     """`2x NVIDIA H200`; for CPU-only trials the CPU; `endpoint` where an attached endpoint's boards were not named."""
-    boards = Counter(d.name for d in record.devices if d.scope in ("accelerator", "module"))
+    boards = Counter(d.name for d in record.devices if d.scope in BOARD_SCOPES)
     if boards:
         return ", ".join(name if count == 1 else f"{count}x {name}" for name, count in sorted(boards.items()))
     if record.engine is None:

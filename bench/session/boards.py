@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from bench.records import DeviceInfo, EngineHandle, Placement
-from bench.session.telemetry import ACCELERATOR_SCOPES, Baselines
+from bench.records import BOARD_SCOPES, DeviceInfo, EngineHandle, Placement
+from bench.session.telemetry import Baselines
 
 Place = Callable[[Sequence[DeviceInfo], Sequence[str]], Placement]
 """Resolves what a person wrote (index, uid, `nvidia:0`) among the devices found. Raises: DeviceMissing."""
@@ -20,7 +20,7 @@ few MiB of noise, far below any weights."""
 
 def accelerators(devices: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """The boards among `devices`."""
-    return tuple(device for device in devices if device.scope in ACCELERATOR_SCOPES)
+    return tuple(device for device in devices if device.scope in BOARD_SCOPES)
 
 
 def measured_domains(
@@ -42,7 +42,7 @@ def measured_domains(
         boards = {device.uid: device for device in devices if device.uid in placement.device_uids}
     else:
         boards = _used(accelerators(devices), baselines)
-    return tuple(boards.get(d.uid, d) for d in devices if d.uid in boards or d.scope not in ACCELERATOR_SCOPES)
+    return tuple(boards.get(d.uid, d) for d in devices if d.uid in boards or d.scope not in BOARD_SCOPES)
 
 
 def _used(devices: Sequence[DeviceInfo], baselines: Baselines) -> dict[str, DeviceInfo]:

@@ -17,7 +17,6 @@ from bench.clock import SYSTEM, Clock
 from bench.ports import Discovery, ProbeHost, ProbeStream
 from bench.records import DeviceInfo, Reading, StreamEnd, Telemetry, Window
 
-ACCELERATOR_SCOPES = ("accelerator", "module")
 PERIOD_S = 0.1
 SETTLE_S = 4.0
 """Longest wait for the sensors to be timed before a window begins."""

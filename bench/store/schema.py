@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from bench.clock import iso_utc
-from bench.records import DeviceInfo, TrialRecord
+from bench.records import BOARD_SCOPES, DeviceInfo, TrialRecord
 from bench.store.views import view_statements
 
 if TYPE_CHECKING:
@@ -113,7 +113,6 @@ REJECTED = {"shard": "VARCHAR", "reason": "VARCHAR"}
 TABLES = {"trials": TRIALS, "metrics": METRICS, "reasons": REASONS, "shards": SHARDS, "rejected": REJECTED}
 
 _metric_fields = attrgetter(*(name for name in METRICS if name != "trial_id"))
-_ACCELERATORS = ("accelerator", "module")
 
 
 def ddl(schema: str) -> list[str]:
@@ -210,7 +209,7 @@ def _each(names: Iterable[str | None]) -> str | None:
 
 def measured_boards(record: TrialRecord) -> tuple[DeviceInfo, ...]:
     """The accelerator boards of a trial, or where it has none its CPU packages."""
-    boards = tuple(d for d in record.devices if d.scope in _ACCELERATORS)
+    boards = tuple(d for d in record.devices if d.scope in BOARD_SCOPES)
     return boards or tuple(d for d in record.devices if d.scope == "cpu_package")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.records import MISSING, Case, DeviceInfo, FloatArray, Metric, Quality, Reason, Scope, Telemetry, Window
+from bench.records import BOARD_SCOPES, MISSING, Case, DeviceInfo, FloatArray, Metric, Quality, Reason, Scope, Telemetry, Window
 from bench.timing.device_rules import energy_reasons, heat_reasons, impossible_power, sharing_reasons, stream_reasons
 from bench.timing.joules import Baseline, Work, baseline, baseline_metrics, energy_metrics, energy_total
 from bench.timing.occupancy import occupancy_metrics
@@ -77,7 +77,7 @@ def device_metrics(seen: Observed, telemetry: Telemetry, rng: np.random.Generato
 def _of_case(case: Case, devices: tuple[DeviceInfo, ...]) -> tuple[DeviceInfo, ...]:
     """The devices of a case that names only `cpu` leave out the boards, which stand idle."""
     if case.devices and all(name == "cpu" for name in case.devices):
-        return tuple(device for device in devices if device.scope not in ("accelerator", "module"))
+        return tuple(device for device in devices if device.scope not in BOARD_SCOPES)
     return devices
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.catalog.chips import Chip, identify
-from bench.records import Case, DeviceInfo, EngineHandle, LocalModel, Metric, ModelShape, Reason
+from bench.records import BOARD_SCOPES, Case, DeviceInfo, EngineHandle, LocalModel, Metric, ModelShape, Reason
 from bench.timing.roofline import (
     KV_B,
     Bound,
@@ -32,7 +32,6 @@ CACHE_B = 4 * 256e6
 """Weights of fewer bytes than this per chip may come out of a cache: four times the largest last-level cache of any chip here
 (AMD's MI300 series), so that almost none of them stays in it from step to step.
 """
-_ACCELERATORS = ("accelerator", "module")
 _HALF_KV = ("fp8", "int8", "e4m3", "e5m2", "q8")
 _SPECULATIVE = ("specul", "draft")
 
@@ -80,7 +79,7 @@ class Rates:
 
 def hardware(case: Case, devices: Sequence[DeviceInfo], *, attached: bool) -> Hardware:
     """The chips of a trial's boards. Where there are accelerators, the modules around them don't count."""
-    boards = [d for d in devices if d.scope == "accelerator"] or [d for d in devices if d.scope in _ACCELERATORS]
+    boards = [d for d in devices if d.scope == "accelerator"] or [d for d in devices if d.scope in BOARD_SCOPES]
     if attached and not case.devices:
         return Hardware(reason="attached endpoint: name its boards with --devices")
     if not boards or (case.devices and all(name == "cpu" for name in case.devices)):

@@ -6,9 +6,8 @@ from collections.abc import Container, Iterable
 
 import numpy as np
 
-from bench.records import DeviceInfo, FloatArray, Metric, Scope, Window
+from bench.records import BOARD_SCOPES, DeviceInfo, FloatArray, Metric, Scope, Window
 from bench.timing.readings import DeviceSeries
-from bench.timing.scopes import BOARDS
 from bench.timing.spec import scalar, undefined
 from bench.units import format_bytes
 
@@ -21,11 +20,11 @@ def occupancy_metrics(
     """
     listed = sorted(series, key=lambda one: one.device.uid)
     accelerators = {one.device.board or one.device.uid for one in listed if one.device.scope == "accelerator"}
-    boards = [one for one in listed if one.device.scope in BOARDS and not _around(one.device, accelerators)]
+    boards = [one for one in listed if one.device.scope in BOARD_SCOPES and not _around(one.device, accelerators)]
     processes = [one for one in listed if one.device.scope == "process"]
-    holders = boards if scope in BOARDS else processes
+    holders = boards if scope in BOARD_SCOPES else processes
     found = (
-        _memory_before_b(boards if scope in BOARDS else None, idle),
+        _memory_before_b(boards if scope in BOARD_SCOPES else None, idle),
         _memory_loaded_b(holders, resident),
         memory_used_peak_b(holders, window),
         memory_reserved_util(holders, window),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.records import DeviceInfo, FloatArray, IntArray, Reading, Telemetry, Window
+from bench.records import BOARD_SCOPES, DeviceInfo, FloatArray, IntArray, Reading, Telemetry, Window
 
 MAX_POWER_W = {
     "accelerator": 5000.0,
@@ -52,7 +52,7 @@ def plausible_power_w(device: DeviceInfo) -> float:
     The limit of a CPU package is a long-term mean that turbo may pass several times over, so there it says nothing.
     """
     bound = MAX_POWER_W[device.scope]
-    if device.power_limit_w is None or device.scope not in ("accelerator", "module"):
+    if device.power_limit_w is None or device.scope not in BOARD_SCOPES:
         return bound
     return min(bound, LIMIT_FACTOR * device.power_limit_w)
 

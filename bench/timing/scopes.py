@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.records import DeviceInfo, FloatArray, Quality, Scope, Window
+from bench.records import BOARD_SCOPES, DeviceInfo, FloatArray, Quality, Scope, Window
 from bench.timing.counters import Fault
 from bench.timing.energy import DeviceEnergy, device_energy
 from bench.timing.readings import DeviceSeries
 
-BOARDS: tuple[Scope, ...] = ("accelerator", "module")
-HEADLINES: tuple[Scope, ...] = (*BOARDS, "cpu_package")
+HEADLINES: tuple[Scope, ...] = (*BOARD_SCOPES, "cpu_package")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

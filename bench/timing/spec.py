@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.records import Metric
+from bench.records import BOARD_SCOPES, Metric
 
 Better = Literal["up", "down"]
 _Row = tuple[str, str, Better | None, bool, str, str, str]
@@ -438,7 +438,7 @@ _NORMALISED_ROWS: tuple[_Row, ...] = (
     ),
 )
 
-SCOPES = ("accelerator", "module", "cpu_package", "dram", "node")
+SCOPES = (*BOARD_SCOPES, "cpu_package", "dram", "node")
 
 
 def _spec(kind: Literal["scalar", "distribution"], row: _Row) -> MetricSpec:
