@@ -136,18 +136,9 @@ def mean_ratio(base: Sequence[float], cand: Sequence[float], *, gain: float = 0.
     parts = (float(one.var(ddof=1)), len(one), float(two.var(ddof=1)), len(two))
     noise = parts[0] / parts[1] + parts[2] / parts[3]
     shared = (gain / NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)) ** 2
-    if noise + shared == 0.0:
-        return Ratio(value=math.exp(change), low=math.exp(change), high=math.exp(change), p=float(change == 0.0))
     # of the two parts of the variance only that of the noise is itself uncertain
     df = welch_df(*parts) * ((noise + shared) / noise) ** 2 if noise > 0.0 else math.inf
-    error = math.sqrt(noise + shared)
-    half = student_t(CONFIDENCE, min(df, 1e9)) * error
-    return Ratio(
-        value=math.exp(change),
-        low=math.exp(change - half),
-        high=math.exp(change + half),
-        p=student_tails(change / error, min(df, 1e9)),
-    )
+    return ratio_of(change, math.sqrt(noise + shared), min(df, 1e9))
 
 
 def paired_ratio(base: Sequence[float], cand: Sequence[float]) -> Ratio:
@@ -161,10 +152,17 @@ def paired_ratio(base: Sequence[float], cand: Sequence[float]) -> Ratio:
     n, change = len(changes), float(changes.mean())
     if n < 2:
         return Ratio(value=math.exp(change))
-    error = float(changes.std(ddof=1)) / math.sqrt(n)
-    half = student_t(CONFIDENCE, n - 1) * error
-    p = student_tails(change / error, n - 1) if error > 0.0 else float(change == 0.0)
-    return Ratio(value=math.exp(change), low=math.exp(change - half), high=math.exp(change + half), p=p)
+    return ratio_of(change, float(changes.std(ddof=1)) / math.sqrt(n), n - 1)
+
+
+def ratio_of(change: float, error: float, df: float) -> Ratio:
+    """The ratio whose logarithm is `change`, known to a standard error of `error` with `df` degrees of freedom."""
+    if error == 0.0:
+        return Ratio(value=math.exp(change), low=math.exp(change), high=math.exp(change), p=float(change == 0.0))
+    half = student_t(CONFIDENCE, df) * error
+    return Ratio(
+        value=math.exp(change), low=math.exp(change - half), high=math.exp(change + half), p=student_tails(change / error, df)
+    )
 
 
 def _logs(values: Sequence[float]) -> FloatArray:

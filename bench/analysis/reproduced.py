@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from bench.analysis.compare import CONFIDENCE, Ratio
-from bench.stats import student_t, student_tails
+from bench.analysis.compare import Ratio, ratio_of
 
 
 def ratio_to_one(base: float, cand: Sequence[float]) -> Ratio:
@@ -20,7 +19,4 @@ def ratio_to_one(base: float, cand: Sequence[float]) -> Ratio:
         raise ValueError(f"a spread takes two values, got {len(cand)}")
     logs = [math.log(value) for value in cand]
     change = fmean(logs) - math.log(base)
-    error = stdev(logs) * math.sqrt(1 + 1 / len(logs))
-    half = student_t(CONFIDENCE, len(logs) - 1) * error
-    p = student_tails(change / error, len(logs) - 1) if error > 0.0 else float(change == 0.0)
-    return Ratio(value=math.exp(change), low=math.exp(change - half), high=math.exp(change + half), p=p)
+    return ratio_of(change, stdev(logs) * math.sqrt(1 + 1 / len(logs)), len(logs) - 1)
