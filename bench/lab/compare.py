@@ -11,7 +11,7 @@ from bench.analysis.compare import COMPARED, ENERGY, Point, Sample, adjust, comp
 from bench.analysis.compare_pairs import Compared, Pair, newest_points, pair_points
 from bench.errors import UsageError
 from bench.lab.compare_imported import PREFIX, imported_points
-from bench.lab.compare_select import condition, table_for
+from bench.lab.compare_select import condition, table_for, valid_trials
 from bench.store import Lab
 from bench.store.sql import ask
 from bench.timing.columns import main_field
@@ -33,15 +33,6 @@ _SETTING = (
     "protocol",
     "seed",
 )
-_CHOSEN = """
-SELECT trial_id FROM (
-  SELECT *, min(started_at) OVER (PARTITION BY run_id, case_id, config_id, host_id, role) AS began FROM (
-    SELECT trial_id, run_id, case_id, config_id, host_id, role, started_at FROM {table} WHERE status = 'valid' AND ({where})
-    QUALIFY row_number() OVER (PARTITION BY run_id, case_id, repeat, role ORDER BY attempt DESC) = 1
-  )
-) {newest}
-"""
-_NEWEST = "QUALIFY rank() OVER (PARTITION BY case_id, config_id, host_id ORDER BY began DESC, run_id DESC) = 1"
 _SAME_BOARD = f"{ENERGY}_same_board"
 _Row = Mapping[str, Any]
 
@@ -80,7 +71,7 @@ def points(lab: Lab, where: str, *, newest: bool = False) -> list[Point]:
     so that years of nights are not read to be thrown away. Raises: UsageError (bad SQL), StoreError.
     """
     names = ", ".join(f"'{name}'" for name in (*COMPARED, _SAME_BOARD))
-    chosen = _CHOSEN.format(table=table_for(lab, where), where=where, newest=_NEWEST if newest else "")
+    chosen = valid_trials(table_for(lab, where), where, newest=newest)
     columns = ", ".join((_IDENTITY, *_SETTING))
     query = f"SELECT {columns} FROM trials SEMI JOIN ({chosen}) USING (trial_id) ORDER BY started_at, trial_id"  # noqa: S608 - ours
     trials = ask(lab, query).objects

@@ -15,6 +15,15 @@ _LABEL = re.compile(r"([\w.-]+)=([^='\"]*)")
 _MEASURED = "role = 'measure'"
 _NAMES = ("run", "version", "commit", "device", "label")
 KINDS = (*_NAMES, "sql")
+_VALID = """
+SELECT trial_id FROM (
+  SELECT *, min(started_at) OVER (PARTITION BY run_id, case_id, config_id, host_id, role) AS began FROM (
+    SELECT trial_id, run_id, case_id, config_id, host_id, role, started_at FROM {table} WHERE status = 'valid' AND ({where})
+    QUALIFY row_number() OVER (PARTITION BY run_id, case_id, repeat, role ORDER BY attempt DESC) = 1
+  )
+) {newest}
+"""
+_NEWEST = "QUALIFY rank() OVER (PARTITION BY case_id, config_id, host_id ORDER BY began DESC, run_id DESC) = 1"
 
 
 def condition(lab: Lab, text: str) -> str:
@@ -54,6 +63,13 @@ def table_for(lab: Lab, where: str) -> str:
         else:
             break
     return table
+
+
+def valid_trials(table: str, where: str, *, newest: bool) -> str:
+    """A query for the `trial_id` of each valid trial that meets a condition, of several attempts the last. `newest`: of each
+    configuration and case on a host the last run alone.
+    """
+    return _VALID.format(table=table, where=where, newest=_NEWEST if newest else "")
 
 
 def quoted(text: str) -> str:

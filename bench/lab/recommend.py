@@ -12,23 +12,13 @@ from bench.analysis.candidates import Candidate, Price, candidates
 from bench.analysis.pool import PoolKey
 from bench.analysis.recommend import Recommendation, Wanted, recommend
 from bench.errors import StoreError, UsageError
-from bench.lab.compare_select import quoted, table_for
+from bench.lab.compare_select import quoted, table_for, valid_trials
 from bench.records import Case, LengthSpec, TrialRecord
 from bench.store import Lab
 from bench.store.sql import ask
 from bench.store.validation import BadShard, read_record
 
 _MOST_KINDS = 6
-_NEWEST = """
-SELECT shard FROM (
-  SELECT *, min(started_at) OVER (PARTITION BY run_id, case_id, config_id, host_id) AS began FROM (
-    SELECT shard, run_id, case_id, config_id, host_id, repeat, started_at FROM {table}
-    WHERE status = 'valid' AND {where}
-    QUALIFY row_number() OVER (PARTITION BY run_id, case_id, repeat ORDER BY attempt DESC) = 1
-  )
-) QUALIFY rank() OVER (PARTITION BY case_id, config_id, host_id ORDER BY began DESC, run_id DESC) = 1
-ORDER BY began, run_id, case_id, repeat
-"""
 
 
 def recommended(lab: Lab, model: str, where: str, wanted: Wanted) -> Recommendation:
@@ -49,7 +39,10 @@ def recommended(lab: Lab, model: str, where: str, wanted: Wanted) -> Recommendat
 
 
 def _records(lab: Lab, table: str, where: str) -> list[TrialRecord]:
-    shards = ask(lab, _NEWEST.format(table=table, where=where)).rows
+    query = f"""
+SELECT shard FROM trials SEMI JOIN ({valid_trials(table, where, newest=True)}) USING (trial_id)
+ORDER BY min(started_at) OVER (PARTITION BY run_id, case_id, config_id, host_id), run_id, case_id, repeat"""  # noqa: S608 - ours
+    shards = ask(lab, query).rows
     try:
         return [read_record(lab.results / shard) for (shard,) in shards]
     except BadShard as error:

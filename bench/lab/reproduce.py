@@ -16,14 +16,12 @@ from bench.analysis.reproduced import ratio_to_one
 from bench.errors import UsageError
 from bench.lab.compare import points
 from bench.lab.compare_select import quoted
-from bench.records import Case, DeviceInfo, HostInfo, LocalModel, Status, TrialRecord
+from bench.records import BOARD_SCOPES, Case, DeviceInfo, HostInfo, LocalModel, Status, TrialRecord
 from bench.store import Lab
+from bench.suite.values import MOST_REPEATS
 from bench.units import format_bytes
 
-_BOARDS = ("accelerator", "module")
 _NONE = "none"
-_MOST_REPEATS = 10_000
-"""As a suite may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +35,8 @@ class Difference:
 
 def case_again(record: TrialRecord, repeats: int) -> Case:
     """The resolved case of a trial, to be measured `repeats` times. Raises: UsageError."""
-    if not 1 <= repeats <= _MOST_REPEATS:
-        raise UsageError(f"--repeats {repeats}: at least 1, and at most {_MOST_REPEATS:,}")
+    if not 1 <= repeats <= MOST_REPEATS:
+        raise UsageError(f"--repeats {repeats}: at least 1, and at most {MOST_REPEATS:,}")
     return structs.replace(record.case, repeats=repeats)
 
 
@@ -60,7 +58,7 @@ def facts_here(record: TrialRecord, host: HostInfo, devices: Sequence[DeviceInfo
     """The same of this machine as far as it is known before anything starts. Of its boards those count that the trial had, where
     all of them are here.
     """
-    had = {device.uid for device in record.devices if device.scope in _BOARDS}
+    had = {device.uid for device in record.devices if device.scope in BOARD_SCOPES}
     same = [device for device in devices if device.uid in had]
     told = _host(host) | _devices(same if len(same) == len(had) else devices) | {"bench version": __version__}
     return told | ({"weights sha256": model.weights_sha256} if model and model.weights_sha256 else {})
@@ -105,7 +103,7 @@ def _host(host: HostInfo) -> dict[str, str]:
 
 
 def _devices(devices: Sequence[DeviceInfo]) -> dict[str, str]:
-    boards = [device for device in devices if device.scope in _BOARDS]
+    boards = [device for device in devices if device.scope in BOARD_SCOPES]
     limits = {f"{device.power_limit_w:g} W" for device in boards if device.power_limit_w is not None}
     return {
         "devices": ", ".join(f"{count}x {name}" for name, count in sorted(Counter(d.name for d in boards).items())) or _NONE,

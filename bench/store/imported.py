@@ -14,6 +14,7 @@ from bench import codec
 from bench.errors import StoreError
 from bench.imported import ImportedResult
 from bench.store import layout
+from bench.store.database import temp_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -86,7 +87,7 @@ def keep(results: Path, found: Sequence[ImportedResult]) -> int:
 def imported(results: Path) -> list[ImportedResult]:
     """All that were imported into `results`, in the order in which that happened. Raises: StoreError (a damaged file)."""
     try:
-        files = sorted(path for path in (results / FOLDER).glob("*.json") if not path.name.startswith("."))
+        files = sorted(_files(results))
     except OSError as error:
         raise StoreError(f"{results / FOLDER} can't be read: {error.strerror}") from error
     return sorted(map(_read, files), key=lambda one: (one.imported_at, one.file, one.place))
@@ -94,7 +95,7 @@ def imported(results: Path) -> list[ImportedResult]:
 
 def count(results: Path) -> int:
     """How many there are, without reading them."""
-    return sum(1 for path in (results / FOLDER).glob("*.json") if not path.name.startswith("."))
+    return len(_files(results))
 
 
 def import_tables(con: duckdb.DuckDBPyConnection, results: Path) -> None:
@@ -107,10 +108,11 @@ def import_tables(con: duckdb.DuckDBPyConnection, results: Path) -> None:
         ],
     }
     for name, columns in _COLUMNS.items():
-        shape = ", ".join(f'"{column}": "{kind}"' for column, kind in columns.items())
-        told = [{column: row[column] for column in columns} for row in rows[name]]
-        source = f"SELECT unnest(from_json_strict(CAST($1 AS JSON), '[{{{shape}}}]')) AS r"
-        con.execute(f"CREATE TEMP TABLE {name} AS SELECT r.* FROM ({source})", [codec.encode(told).decode()])  # noqa: S608 - ours
+        temp_table(con, name, columns, rows[name])
+
+
+def _files(results: Path) -> list[Path]:
+    return [path for path in (results / FOLDER).glob("*.json") if not path.name.startswith(".")]
 
 
 def _read(path: Path) -> ImportedResult:

@@ -18,6 +18,7 @@ _DURATION_PATTERN = r"^\s*[0-9]+(\.[0-9]+)?\s*([mM][sS]|[sS]|[sS][eE][cC]|[mM]|[
 _ZERO_PATTERN = r"^\s*0+(\.0+)?\s*[a-zA-Z]*\s*$"
 SloName = Literal["ttft", "tpot", "e2e"]
 _FASTEST_RATE = 1_000_000
+MOST_REPEATS = 10_000
 _LONGEST_TOKENS = 10_000_000
 MOST_IN_FLIGHT = 100_000
 """Each is a connection of its own, beyond what one machine's ports allow to one address."""
@@ -146,7 +147,7 @@ RequestCount = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(_whole
 TokenCount = Annotated[int, Field(ge=1, le=_LONGEST_TOKENS), BeforeValidator(_whole)]
 PrefixTokens = Annotated[int, Field(ge=0, le=_LONGEST_TOKENS), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=sys.maxsize), BeforeValidator(_whole)]
-Repeats = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
+Repeats = Annotated[int, Field(ge=1, le=MOST_REPEATS), BeforeValidator(_whole)]
 Ranks = Annotated[int, Field(ge=1, le=4096), BeforeValidator(_whole)]
 Workers = Annotated[int, Field(ge=1, le=256), BeforeValidator(_whole)]
 PointCount = Annotated[int, Field(ge=4, le=1000), BeforeValidator(_whole)]
