@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from bench.analysis.multiple import adjusted_p
+from bench.analysis.pool import PoolKey
 from bench.records import FloatArray
 from bench.stats import student_t, student_tails, welch_df
 from bench.timing.spec import SPECS, Better
@@ -75,6 +76,11 @@ class Point:
     imported: str | None = None
     setting: dict[str, str] = field(default_factory=dict)
     samples: dict[str, Sample] = field(default_factory=dict)
+
+    @property
+    def key(self) -> PoolKey:
+        """What its repeats share, as `pool_key` of each of their records."""
+        return PoolKey(config_id=self.config_id, host_id=self.host_id, case_id=self.case_id, run_id=self.run_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

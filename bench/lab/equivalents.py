@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.analysis.compare import Point
 from bench.analysis.compare_pairs import newest_points
 from bench.analysis.equivalents import OUTPUT, Equivalents, Modelled, against_measured, against_roofline
+from bench.analysis.pool import pool_key
 from bench.catalog.chips import Chip, nearest, spoken
 from bench.errors import UsageError
 from bench.lab.compare import points
@@ -29,7 +30,7 @@ def chip_called(name: str) -> Chip:
 def equivalents(lab: Lab, record: TrialRecord, chip: Chip) -> Equivalents:
     """How many of `chip` the point of a trial is worth. Raises: UsageError (it has no valid throughput), StoreError."""
     same = points(lab, f"workload_id = {quoted(record.key.workload_id)} AND model = {quoted(record.case.model)}")
-    own = next((point for point in same if _is_of(point, record)), None)
+    own = next((point for point in same if point.key == pool_key(record)), None)
     values = own.samples[OUTPUT].values if own is not None else ()
     if own is None or not values:
         why = f"bench table --run {record.key.run_id}"
@@ -58,12 +59,6 @@ def served_by(record: TrialRecord) -> Hardware:
     return hardware(record.case, record.devices, attached=attached)
 
 
-def _is_of(point: Point, record: TrialRecord) -> bool:
-    key = record.key
-    mine = (key.run_id, key.case_id, record.config_id, record.host.host_id)
-    return (point.run_id, point.case_id, point.config_id, point.host_id) == mine
-
-
 def _count(lab: Lab, point: Point, own: Point, chip: Chip) -> int:
     """How many of `chip` a point ran on; 0 where it ran on others too, in another precision, or cut its window another way."""
     if (point.precision, point.window_kind) != (own.precision, own.window_kind) or point.imported:
@@ -71,7 +66,7 @@ def _count(lab: Lab, point: Point, own: Point, chip: Chip) -> int:
     if not point.devices or not all(chip.calls_itself(name) for name in point.devices):
         return 0
     run = records(lab, TrialFilter(run_id=point.run_id, model=point.model))
-    chips = next((served_by(record).chips for record in run if _is_of(point, record)), ())
+    chips = next((served_by(record).chips for record in run if pool_key(record) == point.key), ())
     return len(chips) if all(one == chip for one in chips) else 0
 
 

@@ -11,12 +11,11 @@ from msgspec import structs
 from bench.analysis.candidates import Candidate, Price, candidates
 from bench.analysis.pool import PoolKey
 from bench.analysis.recommend import Recommendation, Wanted, recommend
-from bench.errors import StoreError, UsageError
+from bench.errors import UsageError
 from bench.lab.compare_select import quoted, table_for, valid_trials
 from bench.records import Case, LengthSpec, TrialRecord
-from bench.store import Lab
+from bench.store import Lab, records_in
 from bench.store.sql import ask
-from bench.store.validation import BadShard, read_record
 
 _MOST_KINDS = 6
 
@@ -42,11 +41,7 @@ def _records(lab: Lab, table: str, where: str) -> list[TrialRecord]:
     query = f"""
 SELECT shard FROM trials SEMI JOIN ({valid_trials(table, where, newest=True)}) USING (trial_id)
 ORDER BY min(started_at) OVER (PARTITION BY run_id, case_id, config_id, host_id), run_id, case_id, repeat"""  # noqa: S608 - ours
-    shards = ask(lab, query).rows
-    try:
-        return [read_record(lab.results / shard) for (shard,) in shards]
-    except BadShard as error:
-        raise StoreError(f"a shard can't be read: {error}", hint="run: bench ingest --verify") from error
+    return records_in(lab.results, (shard for (shard,) in ask(lab, query).rows))
 
 
 def _prices(lab: Lab, model: str) -> dict[PoolKey, Price]:

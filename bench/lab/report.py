@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from bench import clock
 from bench.analysis.compare_pairs import Compared
+from bench.analysis.pool import pool_key
 from bench.analysis.series import SeriesHistory
 from bench.errors import StoreError
 from bench.lab.compare import compare
@@ -16,10 +17,9 @@ from bench.lab.rederive import telemetry_of
 from bench.records import Status, TrialRecord
 from bench.reports.html import Report, Trace
 from bench.reports.rows import last_attempts, newest
-from bench.store import Lab, TrialFilter, layout, records
+from bench.store import Lab, TrialFilter, layout, records, records_in
 from bench.store.findings import read_accepted
 from bench.store.sql import ask
-from bench.store.validation import BadShard, read_record
 
 _TRACES_TRIED = 20
 """Trials whose readings are looked at for a power to draw."""
@@ -58,19 +58,16 @@ def _report(lab: Lab, report: Report) -> Report:
 
 def _where(lab: Lab, where: str) -> list[TrialRecord]:
     query = f"SELECT shard FROM {table_for(lab, where)} WHERE {where} ORDER BY started_at, run_id, case_id, repeat, trial_id"  # noqa: S608
-    try:
-        return [read_record(lab.results / row[0]) for row in ask(lab, query).rows]
-    except BadShard as error:
-        raise StoreError(f"a shard can't be read: {error}", hint="run: bench ingest --verify") from error
+    return records_in(lab.results, (shard for (shard,) in ask(lab, query).rows))
 
 
 def _compared(lab: Lab, found: Sequence[Compared]) -> list[TrialRecord]:
     """The trials of all points that were compared, or that stand alone."""
     points = [point for one in found for point in (one.pair.base, one.pair.cand) if point is not None]
-    meant = {(point.run_id, point.case_id, point.config_id, point.host_id) for point in points}
+    meant = {point.key for point in points}
     runs = ", ".join(sorted({quoted(point.run_id) for point in points}))
     trials = _where(lab, f"run_id IN ({runs})") if points else []
-    return [one for one in trials if (one.key.run_id, one.key.case_id, one.config_id, one.host.host_id) in meant]
+    return [one for one in trials if pool_key(one) in meant]
 
 
 def _histories(lab: Lab, found: Sequence[TrialRecord]) -> list[SeriesHistory]:

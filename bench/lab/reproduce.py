@@ -12,6 +12,7 @@ from msgspec import structs
 from bench import __version__
 from bench.analysis.compare import ENERGY, Comparison, Point, adjust, compare_points
 from bench.analysis.compare_pairs import Compared, Pair
+from bench.analysis.pool import pool_key
 from bench.analysis.reproduced import ratio_to_one
 from bench.errors import UsageError
 from bench.lab.compare import points
@@ -79,7 +80,7 @@ def reproduced(lab: Lab, record: TrialRecord, run_id: str) -> Compared | str:
     key = record.key
     then = points(lab, f"run_id = {quoted(key.run_id)} AND case_id = {quoted(key.case_id)} AND role = {quoted(key.role)}")
     now = points(lab, f"run_id = {quoted(run_id)}")
-    base = next((point for point in then if point.config_id == record.config_id and point.host_id == record.host.host_id), None)
+    base = next((point for point in then if point.key == pool_key(record)), None)
     if base is None or not now:
         return "no new trial is valid" if base else "the stored trial is no longer there"
     found = [_with_spread(one, base, now[0]) for one in compare_points(base, now[0])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ class TrialFilter:
     model: str | None = None
     engine: str | None = None
     status: str | None = None
+    trial_id: str | None = None
 
 
 def records(
@@ -40,7 +42,7 @@ def records(
         where += f" AND case_id IN ({_LAST_CASES.format(where=where)} LIMIT {most_cases})"
     chosen = (_LAST_RUNS if last_runs else "SELECT shard FROM trials WHERE {where}").format(where=where)
     shards = _asked(lab, f"{chosen} ORDER BY started_at, run_id, case_id, repeat, trial_id", given)
-    return [_record(lab.results, shard) for (shard,) in shards]
+    return records_in(lab.results, (shard for (shard,) in shards))
 
 
 def count_cases(lab: Lab, wanted: TrialFilter) -> int:
@@ -56,7 +58,7 @@ def run_records(results: Path, run_id: str) -> list[TrialRecord]:
     Raises: StoreError (a shard that can't be read).
     """
     runs = [run for run in layout.runs_in(results) if run.endswith(f"/{run_id}")]
-    found = [_record(results, shard) for run in runs for shard in layout.shards_in(results, run)]
+    found = records_in(results, (shard for run in runs for shard in layout.shards_in(results, run)))
     return sorted(found, key=lambda record: record.started.wall_ns)
 
 
@@ -97,6 +99,11 @@ def _asked(lab: Lab, query: str, given: dict[str, str] | None = None) -> list[tu
             f"{lab.database} is damaged: {str(error).splitlines()[0]}",
             hint=f"delete {lab.database}: it is rebuilt from the shards",
         ) from error
+
+
+def records_in(results: Path, shards: Iterable[str]) -> list[TrialRecord]:
+    """The record of each of these shards, named as the database does. Raises: StoreError (one can't be read)."""
+    return [_record(results, shard) for shard in shards]
 
 
 def _record(results: Path, shard: str) -> TrialRecord:
