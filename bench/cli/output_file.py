@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from bench.errors import StoreError
+from bench.whole_file import write_whole
 
 
 def write_output(out: Path, data: bytes) -> None:
@@ -17,19 +17,6 @@ def write_output(out: Path, data: bytes) -> None:
         if out.exists() and not out.is_file():
             out.write_bytes(data)
         else:
-            _replace(Path(os.path.realpath(out)), data)
+            write_whole(Path(os.path.realpath(out)), data)
     except OSError as error:
         raise StoreError(f"can't write {out}: {error.strerror}", hint="give another file with --out") from error
-
-
-def _replace(home: Path, data: bytes) -> None:
-    """By a new file beside it of a name that nobody else has: two may write at once, and what lies there is not followed."""
-    part = home.parent / f".bench-{secrets.token_hex(8)}.part"
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        part.replace(home)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise

@@ -18,6 +18,7 @@ from bench.load import WireLoad
 from bench.mock.truth import Truth
 from bench.ports import LoadPlan
 from bench.records import Case, LoadResult, Target, Telemetry, TrialRecord
+from bench.whole_file import write_whole
 
 TTFT_MS = 50.0
 GAP_MS = 20.0
@@ -197,9 +198,7 @@ def save(results: Path, check: SelfCheck) -> Path:
     path = _path(results, check.host_id)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_bytes(codec.encode_pretty(check))
-        part.replace(path)
+        write_whole(path, codec.encode_pretty(check))
     except OSError as error:
         raise StoreError(f"can't write {path}: {error.strerror}", hint="choose another folder with --results DIR") from error
     return path

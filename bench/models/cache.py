@@ -21,6 +21,7 @@ from bench import codec
 from bench.errors import ModelError
 from bench.models.entry import SCHEMA, Entry, changed, rehashed
 from bench.units import format_bytes
+from bench.whole_file import write_whole
 
 ENTRY = "entry.json"
 FILES = "files"
@@ -153,15 +154,9 @@ def read_record(path: Path, kind: type[T]) -> tuple[T | None, str | None]:
 
 def write_record(path: Path, record: object) -> None:
     """Write a record as JSON in one step: readers see the old file or the new one. Raises: ModelError."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with fresh.open("wb") as file:
-            file.write(codec.encode_pretty(record))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_whole(path, codec.encode_pretty(record))
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise disk_error(error, path.name, path.parent) from error
 
 

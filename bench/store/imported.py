@@ -5,7 +5,6 @@ They are in no table of trials: what is compared, pooled or gated never meets th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from bench.errors import StoreError
 from bench.imported import ImportedResult
 from bench.store import layout
 from bench.store.database import temp_table
+from bench.whole_file import write_whole
 
 if TYPE_CHECKING:
     import duckdb
@@ -73,10 +73,7 @@ def keep(results: Path, found: Sequence[ImportedResult]) -> int:
         for one in found:
             home = folder / f"{one.import_id}.json"
             if not home.exists():
-                part = folder / f".{home.name}.{os.getpid()}"
-                part.write_bytes(codec.encode_pretty(one))
-                layout.sync(part)
-                part.rename(home)
+                write_whole(home, codec.encode_pretty(one))
                 added += 1
         layout.sync(folder)
     except OSError as error:

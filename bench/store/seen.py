@@ -6,7 +6,6 @@ each of those folders; where one, and the database itself, is as it was, there i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from bench import clock, codec
 from bench.store import layout, schema
+from bench.whole_file import write_whole
 
 SEEN_JSON = ".lab.seen.json"
 _COARSEST_NS = 2 * 10**9
@@ -46,15 +46,10 @@ def keep(cache: Path, database: Path, seen: Seen, open_runs: Collection[str]) ->
     """Write down what was seen, complete or not at all. `open_runs` are to be looked at again whatever happens: what is refused
     today may be taken tomorrow. A folder that can't be written keeps nothing, which only costs time.
     """
-    path = cache / SEEN_JSON
-    part = path.with_name(f"{SEEN_JSON}.{os.getpid()}")
     settled_ns = seen.at_ns - _COARSEST_NS
     runs = {run: _UNSETTLED_NS if at_ns >= settled_ns or run in open_runs else at_ns for run, at_ns in seen.runs.items()}
-    try:
-        part.write_bytes(codec.encode(replace(seen, database=_size_and_time(database), runs=runs)))
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
+    with suppress(OSError):
+        write_whole(cache / SEEN_JSON, codec.encode(replace(seen, database=_size_and_time(database), runs=runs)))
 
 
 def changed_runs(cache: Path, database: Path, now: Seen) -> list[str] | None:

@@ -10,6 +10,7 @@ from bench.analysis.agreement import Reference
 from bench.cache_dir import default_dir
 from bench.errors import StoreError
 from bench.records import EngineHandle, LocalModel
+from bench.whole_file import write_whole
 
 _SHIPPED = Path(catalog.__file__).with_name("references")
 
@@ -43,11 +44,9 @@ def find(weights: str) -> Reference | None:
 def keep(reference: Reference) -> Path:
     """Write it to this machine's own, in the place of an older one. Raises: StoreError."""
     path = _path(folder(), reference.weights)
-    part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(codec.encode_pretty(reference))
-        part.replace(path)
+        write_whole(path, codec.encode_pretty(reference))
     except OSError as error:
         raise StoreError(f"can't write {path}: {error.strerror}", hint="set BENCH_CACHE to another folder") from error
     return path
