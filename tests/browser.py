@@ -85,10 +85,6 @@ class Page:
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code)
 
-    def picture(self, *, whole: bool = False, kind: str = "png") -> bytes:
-        """What is seen; `whole`: all of the page."""
-        return base64.b64decode(self.send("Page.captureScreenshot", format=kind, captureBeyondViewport=whole)["data"])
-
     def pdf(self) -> bytes:
         """The page as it is printed."""
         return base64.b64decode(self.send("Page.printToPDF", preferCSSPageSize=True, printBackground=True)["data"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from bench.errors import EXIT_OK, UsageError
 from bench.printable import printable
 from bench.store import TrialFilter
 from bench.units import format_bytes
+
+if TYPE_CHECKING:
+    from bench.reports.html.words import Language
 
 
 @click.command()
@@ -30,7 +34,7 @@ from bench.units import format_bytes
 @click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="English or Chinese.")
 @results_option
 def report(
-    *, run_id: str | None, where: str | None, sides: tuple[str, str] | None, out: Path, language: str, results: Path
+    *, run_id: str | None, where: str | None, sides: tuple[str, str] | None, out: Path, language: Language, results: Path
 ) -> int:
     """Write results as one HTML file: tables that sort, charts, reasons, history. It loads nothing, so it can be sent, printed
     and kept. Without --run, --filter or --compare: the last run of each case.
@@ -52,7 +56,7 @@ def report(
             made = report_of_last_runs(lab)
     if not made.records:
         raise UsageError("there is no such trial, so there is nothing to report", hint="bench table --all shows what there is")
-    data = report_html(made, "zh" if language == "zh" else "en")
+    data = report_html(made, language)
     write_output(out, data)
     count = len(made.records)
     click.echo(printable(f"{count} trial{'s' * (count != 1)} written to {out} ({format_bytes(len(data))})"), err=True)

@@ -11,6 +11,7 @@ from typing import Any
 from bench.imported import ImportedResult
 from bench.importers.dialect import Dialect, Key
 from bench.importers.node import BadFile, Node
+from bench.units import NS_PER_S
 
 _BARE = "one sequence without server, client or sampling; mean of the repetitions"
 
@@ -69,4 +70,4 @@ def read(node: Node, identity: dict[str, Any]) -> ImportedResult:
 
 
 def _seconds(ns: float | None) -> float | None:
-    return None if ns is None else ns / 1e9
+    return None if ns is None else ns / NS_PER_S

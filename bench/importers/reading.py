@@ -19,7 +19,6 @@ from bench.units import format_bytes
 LIMIT_B = 128 << 20
 _MODULES = {"vllm-bench": vllm_bench, "guidellm": guidellm, "aiperf": aiperf, "llama-bench": llama_bench}
 FORMATS = tuple(_MODULES)
-_READERS = {"vllm-bench": vllm_bench.read, "aiperf": aiperf.read, "llama-bench": llama_bench.read}
 _MOST_RESULTS = 10_000
 
 
@@ -108,7 +107,7 @@ def _results(documents: list[Node], tool: str, file: str, sha256: str) -> Iterat
         raise BadFile(f"it holds {len(points)} results, more than {_MOST_RESULTS}")
     for place, (report, point) in enumerate(points):
         known = identity(file, sha256, place)
-        yield _READERS[tool](point, known) if tool in _READERS else guidellm.read(report, point, known)
+        yield guidellm.read(report, point, known) if tool == "guidellm" else _MODULES[tool].read(point, known)
 
 
 def _points(documents: list[Node], tool: str) -> Iterator[tuple[Node, Node]]:

@@ -18,6 +18,7 @@ from bench.reports.rows import device_label, rows
 from bench.reports.table import text_cells
 from bench.reports.text import csv_line
 from bench.timing.columns import WideColumn, wide_columns
+from bench.timing.normalise import running_precision
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _CONTEXT: dict[str, Callable[[TrialRecord], object]] = {
@@ -37,7 +38,7 @@ _CONTEXT: dict[str, Callable[[TrialRecord], object]] = {
     "suite": lambda r: r.case.suite,
     "profile": lambda r: r.case.profile.value,
     "model": lambda r: r.case.model,
-    "precision": lambda r: (r.engine.precision if r.engine else None) or r.case.precision,
+    "precision": lambda r: running_precision(r.case, r.engine),
     "engine": lambda r: r.case.engine,
     "engine_version": lambda r: r.engine.version if r.engine else None,
     "devices": device_label,

@@ -36,15 +36,14 @@ _STRATEGIES = {"constant": "constant", "poisson": "poisson", "burst": "throughpu
 def guidellm_report(trials: Sequence[Trial]) -> dict[str, Any]:
     """One report: each trial that has a window is a benchmark; `tokjoule.left_out` tells the others, and why."""
     seen = [(record, log) for record, log in trials if log is not None and record.window is not None]
-    kept = {record.key.trial_id for record, _ in seen}
     return {
         "metadata": {"version": 1, "source": "tokjoule"},
         "benchmarks": [_benchmark(record, log, index) for index, (record, log) in enumerate(seen)],
         "tokjoule": {
             "left_out": [
                 {"trial_id": record.key.trial_id, "status": record.status.value, "reason": record.error or "it has no window"}
-                for record, _ in trials
-                if record.key.trial_id not in kept
+                for record, log in trials
+                if log is None or record.window is None
             ]
         },
     }
@@ -104,10 +103,10 @@ def _per_request(seen: Observed) -> dict[str, tuple[FloatArray, FloatArray | Non
         "output_token_count": (n_out, None),
         "total_token_count": (prompt + n_out, None),
         "time_to_first_token_ms": (seen.ttft_ms[ok], None),
-        "time_per_output_token_ms": (_over(e2e, n_out), n_out),
+        "time_per_output_token_ms": (over(e2e, n_out), n_out),
         "inter_token_latency_ms": (seen.tpot_ms[ok], after_first),
-        "output_tokens_per_iteration": (_over(n_out, chunks), chunks),
-        "iter_tokens_per_iteration": (_over(after_first, chunks - 1), chunks - 1),
+        "output_tokens_per_iteration": (over(n_out, chunks), chunks),
+        "iter_tokens_per_iteration": (over(after_first, chunks - 1), chunks - 1),
     }
 
 
@@ -137,7 +136,8 @@ def _counts(values: Any) -> FloatArray:
     return np.where(values == MISSING, np.nan, values.astype(np.float64))
 
 
-def _over(above: FloatArray, below: FloatArray) -> FloatArray:
+def over(above: FloatArray, below: FloatArray) -> FloatArray:
+    """`above / below`, NaN where `below` is not positive."""
     good = below > 0
     return np.where(good, above / np.where(good, below, 1.0), np.nan)
 

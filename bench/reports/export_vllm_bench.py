@@ -17,7 +17,7 @@ import numpy as np
 
 from bench import codec
 from bench.records import EventLog, FloatArray, LoadSpec, TrialRecord
-from bench.reports.export_guidellm import Trial
+from bench.reports.export_guidellm import Trial, over
 from bench.timing.latency import icl_ms
 from bench.timing.requests import Observed, observe
 from bench.timing.summary import P99_MIN
@@ -106,10 +106,7 @@ def _of(record: TrialRecord, name: str) -> tuple[float | None, str | None]:
 
 def _latencies(seen: Observed, record: TrialRecord) -> Iterator[tuple[str, tuple[float | None, str | None]]]:
     ok = seen.members.ok
-    after_first = seen.tokens.n_out.astype(np.float64) - 1
-    tpot = np.where(
-        np.isfinite(seen.tpot_ms), (seen.e2e_ms - seen.ttft_ms) / np.where(after_first > 0, after_first, np.nan), np.nan
-    )
+    tpot = np.where(np.isfinite(seen.tpot_ms), over(seen.e2e_ms - seen.ttft_ms, seen.tokens.n_out.astype(np.float64) - 1), np.nan)
     found = {"ttft": ("ttft_ms", seen.ttft_ms[ok]), "tpot": ("tpot_ms", tpot[ok])}
     found |= {"itl": ("icl_ms", icl_ms(seen.log, ok).ms), "e2el": ("e2e_ms", seen.e2e_ms[ok])}
     for theirs, (ours, values) in found.items():

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.cells import cell_len
-
 from bench.reports.footer import footer
 from bench.reports.notes import PLAIN
 from bench.reports.numbers import Number, NumberColumn, pooled_number
 from bench.reports.rows import MISSING_TEXT, Row
-from bench.reports.table import table_json, text_cells
+from bench.reports.table import aligned, table_json, text_cells
 from bench.reports.text import INVALID_MARK
 
 HEADER = ("hardware combination", "QPS", "memory utilisation", "J per token")
@@ -32,9 +30,7 @@ def hardware_table(table: Sequence[Row]) -> str:
         for row, line in zip(table, lines, strict=True)
     ]
     grid = [[*HEADER, *(names[index] for index in rest)], *told]
-    widths = [max(cell_len(line[column]) for line in grid) for column in range(len(grid[0]))]
-    text = (" | ".join(part + " " * (w - cell_len(part)) for part, w in zip(line, widths, strict=True)) for line in grid)
-    return "\n".join([*(line.rstrip() for line in text), *footer(table, PLAIN).lines])
+    return "\n".join([*aligned(grid, " | "), *footer(table, PLAIN).lines])
 
 
 def hardware_json(table: Sequence[Row]) -> list[dict[str, Any]]:

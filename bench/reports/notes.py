@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.records import Reason, Status, TrialRecord
+from bench.records import Status, TrialRecord
 from bench.reports.numbers import COLUMNS, Number
 
 TITLES = {column.key: column.title.replace("\n", " ") for column in COLUMNS}
@@ -49,11 +49,11 @@ def _missing(count: int, numbers: Mapping[str, Number], stand_ins: Mapping[str, 
 
 def _trial_texts(trials: Sequence[TrialRecord]) -> list[str]:
     """One line for each thing that was said, with the repeats that it is said of where it isn't all of them."""
-    said: dict[str, dict[str, list[int]]] = {}
-    for trial in trials:
-        for head, message in _sayings(trial):
-            said.setdefault(head, {}).setdefault(message, []).append(trial.key.repeat)
-    return [_line(head, messages, len(trials)) for head, messages in said.items()]
+    return [_line(_head(subject), messages, len(trials)) for subject, messages in said(trials).items()]
+
+
+def _head(subject: Subject) -> str:
+    return subject.kind if subject.code is None else f"{subject.kind} ({', '.join(subject.groups)}), {subject.code}"
 
 
 def _line(head: str, messages: Mapping[str, Sequence[int]], count: int) -> str:
@@ -68,15 +68,39 @@ def _repeats(which: Sequence[int]) -> str:
     return f"repeat{'s' * (len(which) > 1)} {', '.join(map(str, which))}"
 
 
-def _sayings(trial: TrialRecord) -> list[tuple[str, str]]:
-    """(what, message) of a trial. An error explains all reasons that follow from it."""
+# --- what trials say of themselves ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a message of a trial is about. `kind`: a reason's severity, with its groups of metrics and its code; how the trial
+    ended where that is all.
+    """
+
+    kind: str
+    groups: tuple[str, ...] = ()
+    code: str | None = None
+
+
+def said(trials: Sequence[TrialRecord]) -> dict[Subject, dict[str, list[int]]]:
+    """The messages about each subject, and the repeats that say each."""
+    found: dict[Subject, dict[str, list[int]]] = {}
+    for trial in trials:
+        for subject, message in _sayings(trial):
+            found.setdefault(subject, {}).setdefault(message, []).append(trial.key.repeat)
+    return found
+
+
+def _sayings(trial: TrialRecord) -> list[tuple[Subject, str]]:
+    """An error explains all reasons that follow from it."""
+    ended = Subject(kind=trial.status.value)
     if trial.status is not Status.VALID and trial.error:
-        return [(trial.status.value, trial.error.splitlines()[0])]
-    groups: dict[tuple[str, str, str], list[Reason]] = {}
+        return [(ended, trial.error.splitlines()[0])]
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for reason in trial.reasons:
-        groups.setdefault((reason.severity, reason.code, reason.message), []).append(reason)
-    said = [
-        (f"{severity} ({', '.join(dict.fromkeys(r.group for r in reasons))}), {code}", message)
-        for (severity, code, message), reasons in groups.items()
+        groups.setdefault((reason.severity, reason.code, reason.message), []).append(reason.group)
+    told = [
+        (Subject(kind=severity, groups=tuple(dict.fromkeys(names)), code=code), message)
+        for (severity, code, message), names in groups.items()
     ]
-    return said or ([] if trial.status is Status.VALID else [(trial.status.value, "no reason was recorded")])
+    return told or ([] if trial.status is Status.VALID else [(ended, "no reason was recorded")])

@@ -28,7 +28,7 @@ from bench.clock import iso_utc
 from bench.printable import printable
 from bench.records import Profile, Slo
 from bench.reports.compare import verdict_text
-from bench.reports.rows import MISSING_TEXT, device_label, load_label
+from bench.reports.rows import MISSING_TEXT, counted, device_label, load_label
 from bench.reports.text import number_text
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -159,7 +159,7 @@ def route_rows(routes: Sequence[Route]) -> Rows:
     for route in routes:
         picks = (*_pick(route.fastest, "tok_per_s"), *_pick(route.efficient, "tok_per_j"))
         lists = [", ".join(names) or MISSING_TEXT for names in (route.measured, route.failing, route.unmeasured)]
-        rows.append((_devices(route.devices), *picks, *lists))
+        rows.append((counted(route.devices), *picks, *lists))
     return _ROUTES, rows
 
 
@@ -170,10 +170,6 @@ def _pick(pick: Pick | str, objective: Objective) -> tuple[str, str]:
     alike = rival is not None and rival.comparison.verdict != "differs"
     beside = f" ({rival.comparison.verdict} from {rival.candidate.precision or NOT_SAID})" if rival is not None and alike else ""
     return f"{pick.best.precision or NOT_SAID}{beside}", number_text(value.value) if value else MISSING_TEXT
-
-
-def _devices(names: Sequence[str]) -> str:
-    return ", ".join(name if count == 1 else f"{count}x {name}" for name, count in Counter(names).items())
 
 
 def _interval(value: PooledValue) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.records import BOARD_SCOPES, Case, LoadSpec, Status, TrialRecord
 from bench.reports.notes import Note, ended_early, row_notes
 from bench.reports.numbers import COLUMNS, Number, pooled_number, stand_in
+from bench.timing.normalise import running_precision
 
 MISSING_TEXT = "-"
 
@@ -50,8 +51,7 @@ class Row:
 
     @property
     def precision(self) -> str:
-        engine = self.first.engine
-        return (engine.precision if engine else None) or self.case.precision or MISSING_TEXT
+        return running_precision(self.case, self.first.engine) or MISSING_TEXT
 
     @property
     def devices(self) -> str:
@@ -156,14 +156,19 @@ def _status(trials: Sequence[TrialRecord]) -> str:
 
 def device_label(record: TrialRecord) -> str:
     """`2x NVIDIA H200`; for CPU-only trials the CPU; `endpoint` where an attached endpoint's boards were not named."""
-    boards = Counter(d.name for d in record.devices if d.scope in BOARD_SCOPES)
+    boards = [device.name for device in record.devices if device.scope in BOARD_SCOPES]
     if boards:
-        return ", ".join(name if count == 1 else f"{count}x {name}" for name, count in sorted(boards.items()))
+        return counted(boards)
     if record.engine is None:
         return ", ".join(record.case.devices) or MISSING_TEXT
     if not record.engine.pids:
         return "endpoint"
     return record.host.cpu_model or "CPU"
+
+
+def counted(names: Iterable[str]) -> str:
+    """`2x NVIDIA H200, Tesla T4`."""
+    return ", ".join(name if count == 1 else f"{count}x {name}" for name, count in sorted(Counter(names).items()))
 
 
 def load_label(load: LoadSpec) -> str:

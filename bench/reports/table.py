@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.cells import cell_len
@@ -41,10 +42,14 @@ def summary_text(records: Sequence[TrialRecord], again: Again | None = measure_a
 def plain_table(table: Sequence[Row], again: Again | None = measure_again) -> str:
     """Columns two spaces apart, nothing cut, then the notes."""
     header, lines = text_cells(table)
-    widths = [max(cell_len(line[i]) for line in [header, *lines]) for i in range(len(header))]
-    padded = ([part + " " * (w - cell_len(part)) for part, w in zip(line, widths, strict=True)] for line in [header, *lines])
-    text = ["  ".join(line).rstrip() for line in padded]
-    return "\n".join([*text, *footer(table, PLAIN, again=again).lines])
+    return "\n".join([*aligned([header, *lines], "  "), *footer(table, PLAIN, again=again).lines])
+
+
+def aligned(lines: Sequence[Sequence[str]], between: str) -> list[str]:
+    """Lines whose columns stand under each other, with `between` between them; nothing is cut."""
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    padded = ([part + " " * (w - cell_len(part)) for part, w in zip(line, widths, strict=True)] for line in lines)
+    return [between.join(line).rstrip() for line in padded]
 
 
 def text_cells(table: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -101,18 +106,6 @@ def _row_json(row: Row) -> dict[str, Any]:
         "case_id": key.case_id,
         "config_id": row.first.config_id,
         "host_id": row.first.host.host_id,
-        "numbers": {
-            column.key: {
-                "metric": (number := row.numbers[column.key]).metric,
-                "field": number.field,
-                "value": number.value,
-                "low": number.low,
-                "high": number.high,
-                "n": number.n,
-                "valid": number.valid,
-                "reason": number.reason,
-            }
-            for column in COLUMNS
-        },
+        "numbers": {key: asdict(number) for key, number in row.numbers.items()},
         "notes": [note.spelled(TITLES) for note in row.notes],
     }

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.records import Status, TrialRecord
+from bench.records import Profile, TrialRecord
 from bench.reports.html.markup import Html, joined, tag
 from bench.reports.html.naming import Names
 from bench.reports.html.table import Cell, Column, Line, table
 from bench.reports.html.words import Words
-from bench.reports.notes import TITLES
+from bench.reports.notes import TITLES, said
 from bench.reports.rows import Row
 from bench.timing.validity import RULES
 
@@ -62,40 +62,21 @@ def findings(rows: Sequence[Row]) -> Findings:
 
 
 def _of_trials(trials: Sequence[TrialRecord]) -> list[Finding]:
-    """An error explains all reasons that follow from it."""
-    said: dict[tuple[str, tuple[str, ...], str | None, float | None], dict[str, list[int]]] = {}
-    for trial in trials:
-        for head, message in _sayings(trial):
-            said.setdefault(head, {}).setdefault(message, []).append(trial.key.repeat)
     return [
         Finding(
-            kind=kind,
-            about=groups,
-            code=code,
-            limit=limit,
+            kind=subject.kind,
+            about=subject.groups,
+            code=subject.code,
+            limit=_limit(subject.code, trials[0].case.profile),
             said=tuple((() if len(which) == len(trials) else tuple(which), message) for message, which in messages.items()),
         )
-        for (kind, groups, code, limit), messages in said.items()
+        for subject, messages in said(trials).items()
     ]
 
 
-def _sayings(trial: TrialRecord) -> Iterable[tuple[tuple[str, tuple[str, ...], str | None, float | None], str]]:
-    if trial.status is not Status.VALID and trial.error:
-        return [((trial.status.value, (), None, None), trial.error.splitlines()[0])]
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for reason in trial.reasons:
-        groups.setdefault((reason.severity, reason.code, reason.message), []).append(reason.group)
-    told = [
-        ((severity, tuple(dict.fromkeys(names)), code, _limit(code, trial)), message)
-        for (severity, code, message), names in groups.items()
-    ]
-    nothing = [((trial.status.value, (), None, None), "no reason was recorded")]
-    return told or ([] if trial.status is Status.VALID else nothing)
-
-
-def _limit(code: str, trial: TrialRecord) -> float | None:
-    rule = RULES.get(code)
-    return None if rule is None or rule.threshold is None else rule.threshold_for(trial.case.profile)
+def _limit(code: str | None, profile: Profile) -> float | None:
+    rule = RULES.get(code or "")
+    return None if rule is None or rule.threshold is None else rule.threshold_for(profile)
 
 
 def _missing(row: Row) -> Iterable[Finding]:

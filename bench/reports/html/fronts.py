@@ -6,7 +6,7 @@ A front is drawn in steps: between two measured points nothing is promised but w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.analysis.pareto import Sides, front
@@ -110,14 +110,15 @@ def _usable(number: Number) -> bool:
 
 
 def _charts(spots: Sequence[_Spot], question: _Question, panel: Callable[[Row], tuple[str, ...]], words: Words) -> Html:
-    panels: defaultdict[Hashable, list[_Spot]] = defaultdict(list)
-    titles: dict[Hashable, str] = {}
+    panels: defaultdict[tuple[str, ...], list[_Spot]] = defaultdict(list)
     for spot in spots:
-        place = panel(spot.row)
-        panels[place].append(spot)
-        model, lengths, dataset, _, *rest = place
-        titles[place] = ", ".join([model, lengths, *([dataset] if dataset != "synthetic" else []), *rest])
-    return tag("div", *(_chart(titles[place], found, question, words) for place, found in panels.items()), class_="charts")
+        panels[panel(spot.row)].append(spot)
+    return tag("div", *(_chart(_title(place), found, question, words) for place, found in panels.items()), class_="charts")
+
+
+def _title(place: tuple[str, ...]) -> str:
+    model, lengths, dataset, _, *rest = place
+    return ", ".join([model, lengths, *([dataset] if dataset != "synthetic" else []), *rest])
 
 
 def _chart(title: str, spots: Sequence[_Spot], question: _Question, words: Words) -> Html:

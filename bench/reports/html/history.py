@@ -112,7 +112,7 @@ def _changes(axes: Axes, history: SeriesHistory, days: Sequence[int], words: Wor
     changes = [at for at in range(1, len(days)) if history.builds[at] != history.builds[at - 1]]
     for at in changes:
         x = axes.px(days[at] - 0.5)
-        label = tag("text", history.builds[at], x=x, y="-5", class_="t") if len(changes) <= _MOST_BUILDS else None
+        label = tag("text", history.builds[at], x=x, y="-5") if len(changes) <= _MOST_BUILDS else None
         yield tag("g", tag("title", history.builds[at]), tag("line", x1=x, x2=x, y1="0", y2="100%", class_="build"), label)
     for day, night in zip(days, history.nights, strict=True):
         if night.accepted is not None:

@@ -36,12 +36,12 @@ def latency_columns(words: Words, scales: Mapping[str, Scale] | None = None) -> 
 
 def latency_chart(rows: Sequence[Row], named: Names, words: Words) -> Html:
     """Median, p90 and p99 of each row, on one axis a latency; what has no p99 (under 100 samples) shows none."""
-    found = {at: {one.key: _quantiles(one, row) for one in _LATENCIES} for at, row in enumerate(rows) if not row.ended_early}
-    shown = list(found)[:MOST_ROWS]
-    scales = {one.key: _scale(found[at][one.key] for at in shown) for one in _LATENCIES}
+    shown = [at for at, row in enumerate(rows) if not row.ended_early][:MOST_ROWS]
+    found = {at: {one.key: _quantiles(one, rows[at]) for one in _LATENCIES} for at in shown}
+    scales = {one.key: _scale(numbers[one.key] for numbers in found.values()) for one in _LATENCIES}
     lines = [
-        Line(cells=(row_name(named, at), *(_cell(key, numbers, scales[key], words) for key, numbers in found[at].items())))
-        for at in shown
+        Line(cells=(row_name(named, at), *(_cell(key, quantiles, scales[key], words) for key, quantiles in numbers.items())))
+        for at, numbers in found.items()
     ]
     caption = words(
         "Dot: p50. Short line: p90. Hollow triangle: p99, with its 95% interval. Logarithmic axes, the same for all rows."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.records import BOARD_SCOPES
 from bench.reports.html.markup import Html, joined, tag
 from bench.reports.html.naming import Names
 from bench.reports.html.plot import percent
@@ -13,7 +14,7 @@ from bench.reports.html.table import Cell, Column, Line, table
 from bench.reports.html.words import Words
 from bench.reports.numbers import Number, NumberColumn, pooled_number
 from bench.reports.rows import MISSING_TEXT, Row
-from bench.reports.text import in_table_unit
+from bench.reports.text import in_table_unit, number_text
 from bench.units import BYTES_PER_GIB
 
 _MEMORIES = tuple(
@@ -34,10 +35,10 @@ def memory_columns(words: Words, scale: Scale | None = None) -> list[Column]:
 
 def memory_chart(rows: Sequence[Row], named: Names, words: Words) -> Html:
     """What the boards (else the engine's processes) hold; with what the boards have."""
-    found = {at: [pooled_number(column, row.trials) for column in _MEMORIES] for at, row in enumerate(rows)}
-    shown = [at for at, numbers in found.items() if numbers[-1].value is not None][:MOST_ROWS]
+    shown = [at for at, row in enumerate(rows) if row.numbers["memory"].value is not None][:MOST_ROWS]
     if not shown:
         return Html()
+    found = {at: [pooled_number(column, rows[at].trials) for column in _MEMORIES] for at in shown}
     totals = {at: _total_b(rows[at]) for at in shown}
     known = [value for at in shown for value in (*(number.value for number in found[at]), totals[at]) if value is not None]
     scale = scale_for((value / BYTES_PER_GIB for value in known), log=False)
@@ -52,7 +53,7 @@ def memory_chart(rows: Sequence[Row], named: Names, words: Words) -> Html:
 
 def _total_b(row: Row) -> float | None:
     """What the boards have together; None without boards, or where one doesn't tell."""
-    totals = [device.memory_total_b for device in row.first.devices if device.scope in ("accelerator", "module")]
+    totals = [device.memory_total_b for device in row.first.devices if device.scope in BOARD_SCOPES]
     return None if not totals or None in totals else float(sum(total or 0 for total in totals))
 
 
@@ -63,7 +64,7 @@ def _gib(number: Number) -> Cell:
 
 
 def _total(total_b: float | None) -> Cell:
-    return Cell(shown=Html(MISSING_TEXT if total_b is None else in_table_unit("memory_b", total_b)))
+    return Cell(shown=Html(MISSING_TEXT if total_b is None else number_text(total_b / BYTES_PER_GIB)))
 
 
 def _drawn(numbers: Sequence[Number], total_b: float | None, scale: Scale) -> Cell:

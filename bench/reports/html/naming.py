@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.reports.differences import differences
 from bench.reports.html.plot import Style, style_at
 from bench.reports.rows import MISSING_TEXT, Row
 
@@ -29,9 +28,8 @@ class Names:
         return self.styles[self.settings[at]]
 
 
-def names(table: Sequence[Row]) -> Names:
-    """Names for the rows of one report."""
-    cases = differences(table)
+def names(table: Sequence[Row], cases: Sequence[str]) -> Names:
+    """Names for the rows of one report; `cases`: their `differences`."""
     parts = [_parts(row, case) for row, case in zip(table, cases, strict=True)]
     first = parts[0] if parts else {}
     kept = [key for key in first if key in _ALWAYS or len({part[key] for part in parts}) > 1]

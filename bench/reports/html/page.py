@@ -64,7 +64,9 @@ def report_html(report: Report, language: Language = "en") -> bytes:
     """The file."""
     words = Words(language=language)
     table = rows(report.records)
-    sections = _sections(report, table, words)
+    cases = differences(table)
+    named = names(table, cases)
+    sections = _sections(report, table, cases, named, words)
     style, script = _style(words), _own("page.js")
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     head = tag(
@@ -80,7 +82,7 @@ def report_html(report: Report, language: Language = "en") -> bytes:
         "body",
         tag("a", words("Skip to the results"), href=f"#{sections[0].id}", class_="skip"),
         symbols(),
-        _header(report, table, words),
+        _header(report, table, named, words),
         _navigation(sections, words),
         tag("main", *map(_shown, sections)),
         _footer(words),
@@ -95,8 +97,8 @@ def _navigation(sections: Sequence[_Section], words: Words) -> Html:
     return tag("nav", tag("ul", *links), aria_label=words("Sections"))
 
 
-def _sections(report: Report, table: Sequence[Row], words: Words) -> list[_Section]:
-    named, cases, found = names(table), differences(table), findings(table)
+def _sections(report: Report, table: Sequence[Row], cases: Sequence[str], named: Names, words: Words) -> list[_Section]:
+    found = findings(table)
 
     def section(id_: str, title: str, about: str, inside: Html) -> _Section:
         return _Section(id=id_, title=words(title), about=words(about) if about else "", inside=inside)
@@ -168,7 +170,7 @@ def _chosen(report: Report, words: Words) -> str:
     return words(templates[report.chosen], *report.named)
 
 
-def _header(report: Report, table: Sequence[Row], words: Words) -> Html:
+def _header(report: Report, table: Sequence[Row], named: Names, words: Words) -> Html:
     records = [trial for row in table for trial in row.trials]
     valid = sum(record.status is Status.VALID for record in records)
     days = sorted(iso_utc(record.started.wall_ns)[:10] for record in records)
@@ -178,7 +180,7 @@ def _header(report: Report, table: Sequence[Row], words: Words) -> Html:
         (words("Measured (UTC)"), first if first == last else f"{first} - {last}", ""),
         (words("Hosts"), str(len({record.host.host_id for record in records})), ""),
         (words("Written (UTC)"), iso_utc(report.made_ns)[:16].replace("T", " "), f"tokjoule {__version__}"),
-        (words("All rows"), names(table).common or "-", ""),
+        (words("All rows"), named.common or "-", ""),
     ]
     terms = (tag("div", tag("dt", name), tag("dd", value, tag("small", more) if more else None)) for name, value, more in facts)
     return tag("header", tag("h1", _title(report, words)), tag("p", _chosen(report, words)), tag("dl", *terms, class_="facts"))

@@ -127,14 +127,14 @@ def _grid(axes: Axes, x_text: Callable[[float], str]) -> Html:
     across = (
         joined(
             tag("line", x1="0", x2="100%", y1=axes.py(y), y2=axes.py(y), class_="g"),
-            tag("text", tick_text(y), x="-8", y=axes.py(y), dy="4", class_="t", text_anchor="end"),
+            tag("text", tick_text(y), x="-8", y=axes.py(y), dy="4", text_anchor="end"),
         )
         for y in axes.y.ticks
     )
     up = (
         joined(
             tag("line", y1="0", y2="100%", x1=axes.px(x), x2=axes.px(x), class_="g"),
-            tag("text", x_text(x), x=axes.px(x), y="100%", dy="17", class_="t", text_anchor="middle"),
+            tag("text", x_text(x), x=axes.px(x), y="100%", dy="17", text_anchor="middle"),
         )
         for x in axes.x.ticks
     )

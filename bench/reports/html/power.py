@@ -104,7 +104,7 @@ def _phases(record: TrialRecord, words: Words) -> list[_Phase]:
 def _band(axes: Axes, phase: _Phase) -> Html:
     left, right = axes.x.share(phase.begin_s), axes.x.share(phase.end_s)
     named = right - left > _LABELLED
-    label = tag("text", phase.name, x=percent((left + right) / 2), y="-6", class_="t", text_anchor="middle") if named else None
+    label = tag("text", phase.name, x=percent((left + right) / 2), y="-6", text_anchor="middle") if named else None
     rect = tag("rect", x=percent(left), width=percent(right - left), y="0", height="100%", class_=phase.class_)
     return tag("g", tag("title", phase.name), rect, label)
 

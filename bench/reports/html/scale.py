@@ -30,10 +30,6 @@ class Scale:
             low, high, at = self.low, self.high, value
         return min(max((at - low) / (high - low), 0.0), 1.0)
 
-    def has(self, value: float) -> bool:
-        """Whether `value` lies on the axis."""
-        return self.low <= value <= self.high
-
 
 def scale_for(values: Iterable[float], *, from_zero: bool = True, log: bool | None = None) -> Scale:
     """An axis that holds `values`: logarithmic where they are far apart (or as `log` says), else from zero, or with `from_zero`

@@ -23,7 +23,7 @@ def strip(name: str, marks: Iterable[Html | None]) -> Html:
 def axis(name: str, scale: Scale) -> Html:
     """The numbers of an axis, for the head of its column, and the grid of all strips below."""
     places = [(percent(scale.share(tick)), tick_text(tick)) for tick in scale.ticks]
-    texts = (tag("text", told, x=x, y="13", class_="t", text_anchor="middle") for x, told in places)
+    texts = (tag("text", told, x=x, y="13", text_anchor="middle") for x, told in places)
     grid = tag("g", *(tag("line", x1=x, x2=x, y1="0", y2="100%", class_="g") for x, _ in places), id=name)
     return tag("svg", tag("defs", grid), *texts, class_="strip", aria_hidden="true")
 

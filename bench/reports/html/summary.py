@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bench.records import DeviceInfo, TrialRecord
+from bench.records import DeviceInfo, Status, TrialRecord
 from bench.reports.html.findings import Findings
 from bench.reports.html.markup import Html, joined, tag
 from bench.reports.html.table import Cell, Column, Line, table
@@ -66,7 +66,7 @@ def _line(row: Row, case: str, marks: Sequence[int], words: Words) -> list[Cell]
 
 def _trial(row: Row) -> TrialRecord:
     """The one to measure again: a valid one where there is any."""
-    return next((trial for trial in row.trials if trial.status.value == "valid"), row.first)
+    return next((trial for trial in row.trials if trial.status is Status.VALID), row.first)
 
 
 def _number(row: Row, column: NumberColumn, words: Words) -> Cell:
