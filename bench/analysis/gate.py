@@ -202,7 +202,12 @@ def _sigma(past: Sequence[Judged], base: Sequence[float], centre: float) -> floa
         if judged.centre is not None and judged.state not in FINDINGS:
             surprises.append(abs(judged.x - math.log(judged.centre)))
     enough = len(surprises) >= FEWEST_SURPRISES
-    return max(MAD_TO_SIGMA * median(surprises if enough else [abs(value - centre) for value in base]), LEAST_SIGMA)
+    return robust_sigma(surprises if enough else [abs(value - centre) for value in base])
+
+
+def robust_sigma(distances: Sequence[float]) -> float:
+    """The standard deviation that distances from a centre tell; no less than a host has."""
+    return max(MAD_TO_SIGMA * median(distances), LEAST_SIGMA)
 
 
 def share(worse: float, sign: float) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench.analysis.gate import LEAST_SIGMA, MAD_TO_SIGMA, Judged, Rule, share
+from bench.analysis.gate import Judged, Rule, robust_sigma, share
 
 END_NIGHTS = 20
 """At each end of the history."""
@@ -51,4 +51,4 @@ def drift_of(judged: Sequence[Judged], rule: Rule) -> Drift | None:
 
 def _sigma(values: Sequence[float]) -> float:
     centre = median(values)
-    return max(MAD_TO_SIGMA * median(abs(value - centre) for value in values), LEAST_SIGMA)
+    return robust_sigma([abs(value - centre) for value in values])

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bench.cli.options import Command
-from bench.lab.ab import PairedCase
+from bench.lab.ab import PAIRS, PairedCase
 from bench.printable import printable
 from bench.reports.compare import metric_json, metric_lines
 
@@ -19,7 +19,7 @@ _OPTIONS = (
         metavar="BASE CAND",
         help="Measure two settings in turns: each KEY=VALUE as in a suite, several in quotes, '' for none.",
     ),
-    click.option("--pairs", type=int, help="With --ab: how many pairs of each case [default: 5]."),
+    click.option("--pairs", type=int, help=f"With --ab: how many pairs of each case [default: {PAIRS}]."),
 )
 
 

@@ -2,107 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
-from typing import Any
 
 import click
 
-from bench.cli.case_options import case_options
-from bench.cli.gpustack_import import import_
-from bench.cli.gpustack_runner import runner
-from bench.cli.loading import data_options
-from bench.cli.options import results_option
-from bench.cli.typed import TypedOnce
-from bench.errors import EXIT_OK, BenchError, UsageError
+from bench.cli.main import LazyGroup, main
+
+COMMANDS = {
+    "benchmark": ("bench.cli.gpustack_benchmark:benchmark", "Measure one model, and show GPUStack's four columns first."),
+    "runner": ("bench.cli.gpustack_runner:runner", "Do what GPUStack's benchmark image does."),
+    "import": ("bench.cli.gpustack_import:import_", "Take over the benchmark results of a GPUStack server."),
+}
 
 
-@click.group()
+@click.group(cls=LazyGroup, table=COMMANDS)
 def gpustack() -> None:
     """Benchmarks as people around GPUStack ask for them."""
 
 
-gpustack.add_command(runner)
-gpustack.add_command(import_)
-
-
-def _dashed(flag: str) -> str:
-    return flag.replace("_", "-")
-
-
-@gpustack.command(cls=TypedOnce, context_settings={"token_normalize_func": _dashed})
-@case_options
-@data_options
-@click.option("--dry-run", is_flag=True, help="Print what would run, and whether it fits here; start nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of the table.")
-@results_option
-def benchmark(*, dry_run: bool, as_json: bool, results: Path, **options: Any) -> int:
-    """Measure one model: hardware combination | QPS | memory utilisation | J per token, then all else that bench run tells.
-
-    Flags are those of `bench run`, with - or _ in their names. Without --engine: llamacpp where the weights are a GGUF file, vllm
-    for all others.
-
-    \b
-    gpustack benchmark --model llama2-13b --precision fp16 --batch_size 128 --duration 300s
-    gpustack benchmark --model llama2-13b --base-url http://127.0.0.1:8000 --batch_size 8 --devices 0
-    """
-    from bench import suite
-    from bench.cli.loading import pinned, with_data
-    from bench.cli.run import START_TIMEOUT_S, end, foresee, held, measure
-    from bench.lab.gpustack.fitting import default_engine
-    from bench.lab.plans import exit_code, new_plan
-    from bench.session.loop import new_run_id
-
-    if options["model"] is None:
-        raise UsageError("which model is to be measured? add --model NAME", hint="bench models list")
-    if options["engine"] is None and options["base_url"] is None:
-        options["engine"] = default_engine(options["model"], options["precision"], options["model_source"])
-    chosen = pinned(suite.suite_from_options(with_data(options), name="gpustack benchmark"))
-    for warning in chosen.warnings:
-        click.echo(f"note: {warning}", err=True)
-    plan = new_plan(new_run_id(), chosen.cases, (), START_TIMEOUT_S)
-    if dry_run:
-        _tell_fit(chosen)
-        foresee(plan, (), results, as_json)
-        return EXIT_OK
-    with held(plan, results, is_new=True):
-        outcome = measure(plan, results)
-    _show(outcome.run_id, outcome.records, results, as_json=as_json)
-    end(outcome, plan)
-    return exit_code(outcome, ())
-
-
-def _tell_fit(chosen: Any) -> None:
-    from bench.cli.previews import devices_here
-    from bench.lab.gpustack.fitting import fit_line
-    from bench.session.boards import accelerators
-    from bench.session.host import host_info
-
-    for case in chosen.cases:
-        if line := fit_line(case, accelerators(devices_here()), host_info(()).memory_b):
-            click.echo(line, err=True)
-
-
-def _show(run_id: str, records: Any, results: Path, *, as_json: bool) -> None:
-    from bench.reports import run_json
-    from bench.reports.hardware import hardware_json, hardware_table
-    from bench.reports.rows import rows
-    from bench.store import Lab
-
-    try:
-        Lab(results).ingest()
-    except BenchError as problem:  # the shards are safe: the table can be made later
-        click.echo(f"note: {problem}", err=True)
-    table = rows(records)
-    if as_json:
-        click.echo(json.dumps(run_json(run_id, records) | {"table": hardware_json(table)}, allow_nan=False))
-    elif table:
-        click.echo(hardware_table(table))
-
-
 def benchmark_main() -> None:
     """The console script `gpustack-benchmark`."""
-    from bench.cli.main import main
-
     main(["gpustack", "benchmark", *sys.argv[1:]])

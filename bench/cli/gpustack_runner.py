@@ -12,27 +12,26 @@ from typing import Any
 import click
 
 from bench.cli.loading import pinned
-from bench.cli.run import START_TIMEOUT_S, end, held, measure
+from bench.cli.run import end, held, measure
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from bench.lab.gpustack.arguments import KEY_ENV, Task, task_of
 from bench.lab.gpustack.files import ReportFiles
 from bench.lab.gpustack.limits import LimitedLoad, Limits
 from bench.lab.gpustack.progress import ProgressReporter, ReportingObserver
-from bench.lab.gpustack.ramp import RampPlanner
-from bench.lab.plans import new_plan
+from bench.lab.gpustack.ramp import SLO_METRICS, RampPlanner
+from bench.lab.plans import START_TIMEOUT_S, new_plan
 from bench.load import WireLoad
 from bench.ports import LoadPlan, Observer
 from bench.printable import printable
 from bench.session.loop import RunOutcome, new_run_id
 from bench.suite import Suite
 
-_SLOS = [(aggregate, metric) for aggregate in ("avg", "p95", "p99") for metric in ("ttft", "itl", "latency")]
 _ALSO_CALLED = {"itl": "tpot"}
 """What older servers say."""
 
 
 def _slo_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for aggregate, metric in reversed(_SLOS):
+    for aggregate, metric in reversed(SLO_METRICS):
         names = [f"--slo-{aggregate}-{name}-ms" for name in (metric, _ALSO_CALLED.get(metric)) if name]
         command = click.option(*names, f"slo_{aggregate}_{metric}_ms", type=float, help=f"Most {aggregate} {metric} [ms].")(
             command

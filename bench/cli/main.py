@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 import click
 
@@ -45,17 +46,23 @@ COMMANDS = {
 }
 
 
-class _LazyGroup(click.Group):
-    """Lists commands from a table and imports a command's module only to run it, so that `--help` stays fast."""
+class LazyGroup(click.Group):
+    """Lists commands from `table`, which has a module with an attribute and a line of help for each, and imports a command's
+    module only to run it, so that `--help` stays fast.
+    """
+
+    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
+        entry = self._table.get(cmd_name)
         if entry is None:
-            near = get_close_matches(cmd_name, COMMANDS, n=1)
-            raise UsageError(f"no command {cmd_name!r}", hint=f"bench {near[0]}" if near else "bench --help")
+            near = get_close_matches(cmd_name, self._table, n=1)
+            raise UsageError(f"no command {cmd_name!r}", hint=f"{ctx.command_path} {near[0] if near else '--help'}")
         module, _, attribute = entry[0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
@@ -63,10 +70,10 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="bench")
 def cli() -> None:
     """How fast, and for how many joules, LLM engines run on this machine.

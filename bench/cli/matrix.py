@@ -11,14 +11,13 @@ import click
 from bench import codec, suite
 from bench.cli.columns import plain_lines
 from bench.cli.loading import pinned
-from bench.cli.options import a_day, results_option
+from bench.cli.options import a_day, duration_s, results_option
 from bench.cli.results import current_lab
 from bench.errors import EXIT_OK, UsageError
 from bench.image_name import check_pinned
 from bench.lab.matrix import JOB_MINUTES, MOST_JOBS, Job, Wishes, jobs_of, place_of
 from bench.printable import printable
 from bench.suite import Suite
-from bench.units import parse_duration_s
 
 
 @click.command()
@@ -64,7 +63,7 @@ def matrix(
         places=tuple(dict.fromkeys(place_of(text.strip()) for text in places.split(","))),
         runner=tuple(label.strip() for label in runner.split(",") if label.strip()) if runner else (),
         image=_pinned_image(image),
-        job_minutes=JOB_MINUTES if job_time is None else _minutes(job_time),
+        job_minutes=JOB_MINUTES if job_time is None else duration_s("--job-time", job_time) / 60.0,
         most_jobs=most_jobs,
     )
     jobs = jobs_of(chosen, suite_ref, wishes)
@@ -91,13 +90,6 @@ def _pairs(results: Path, night: str | None, jobs: Sequence[Job], chosen: Suite)
     for note in made.notes:
         click.echo(f"note: {printable(note)}", err=True)
     return list(made.jobs)
-
-
-def _minutes(text: str) -> float:
-    try:
-        return parse_duration_s(text) / 60.0
-    except ValueError as error:
-        raise UsageError(f"--job-time: {error}") from error
 
 
 def _pinned_image(image: str) -> str:

@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
+from bench.errors import UsageError
+from bench.units import parse_duration_s
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -30,6 +33,14 @@ def a_day(ctx: click.Context, _: click.Parameter, value: str | None) -> str | No
         if date.fromisoformat(value).isoformat() == value:
             return value
     raise click.UsageError(f"{value!r} is no day: write YYYY-MM-DD", ctx)
+
+
+def duration_s(flag: str, text: str) -> float:
+    """What a flag says of a time [s]. Raises: UsageError."""
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from error
 
 
 def results_option(command: Command) -> Command:

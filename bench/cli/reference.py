@@ -14,11 +14,10 @@ from bench.cli.models import showing_progress
 from bench.errors import InterruptedRun
 from bench.lab.correctness.gate import make_reference
 from bench.lab.correctness.references import keep
+from bench.lab.plans import START_TIMEOUT_S
 from bench.models import ModelStore
 from bench.ports import StartRequest
 from bench.records import Case, Placement
-
-_START_TIMEOUT_S = 600.0
 
 
 @click.command()
@@ -68,7 +67,7 @@ def _made(case: Case) -> Reference:
             model=local,
             placement=Placement(),
             work_dir=Path(folder),
-            start_timeout_s=_START_TIMEOUT_S,
+            start_timeout_s=START_TIMEOUT_S,
         )
         with runner.start(request) as engine:
             return make_reference(engine, case, local)

@@ -15,10 +15,10 @@ from bench.cli.choosing import one_trial
 from bench.cli.options import results_option
 from bench.cli.previews import devices_here
 from bench.cli.results import current_lab
-from bench.cli.run import START_TIMEOUT_S, end, foresee, held, measure
+from bench.cli.run import end, foresee, held, measure
 from bench.errors import EXIT_OK, EXIT_REGRESSION, BenchError, UsageError
 from bench.lab.compare_select import quoted
-from bench.lab.plans import RunPlan, new_plan
+from bench.lab.plans import START_TIMEOUT_S, RunPlan, new_plan
 from bench.lab.reproduce import Difference, case_again, differences, facts_here, facts_of, reproduced
 from bench.models import ModelStore
 from bench.printable import printable

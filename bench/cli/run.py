@@ -20,15 +20,25 @@ from bench.cli.ab import ab_options, pairs_json, pairs_text
 from bench.cli.case_options import case_options
 from bench.cli.loading import data_options, pinned, with_data
 from bench.cli.main import show_error
-from bench.cli.options import results_option
+from bench.cli.options import duration_s, results_option
 from bench.cli.previews import preview_lines, previews
 from bench.cli.searching import forecast_json, forecast_text, search_options, with_sweep
 from bench.cli.terminal import busy_note, observer
 from bench.cli.typed import TypedOnce, retyped
 from bench.errors import EXIT_OK, BenchError, UsageError
-from bench.lab.ab import measure_pairs, new_pairs, paired_cases
+from bench.lab.ab import PAIRS, measure_pairs, new_pairs, paired_cases
 from bench.lab.correctness.gate import ReferenceGate
-from bench.lab.plans import RunPlan, engine_starts, exit_code, forecast, load_plan, new_plan, planners_of, total_seconds
+from bench.lab.plans import (
+    START_TIMEOUT_S,
+    RunPlan,
+    engine_starts,
+    exit_code,
+    forecast,
+    load_plan,
+    new_plan,
+    planners_of,
+    total_seconds,
+)
 from bench.lab.selfcheck import client_share, known_limit
 from bench.load import WireLoad, recover
 from bench.models import ModelStore
@@ -48,10 +58,6 @@ from bench.session.interrupts import Interrupts
 from bench.session.loop import KEPT, RunOutcome, Session, new_run_id
 from bench.store import Lab, ShardStore, adopt, run_records, work_root
 from bench.store.plans import find_run, hold_plan, plan_path, write_plan
-from bench.units import parse_duration_s
-
-START_TIMEOUT_S = 600.0
-_PAIRS = 5
 
 
 @click.command(cls=TypedOnce)
@@ -91,7 +97,7 @@ def run(
     bench run --resume latest
     bench run --engine openai --base-url http://127.0.0.1:8000 --model m --batch-size 8 --duration 30s
     """
-    timeout_s = None if start_timeout is None else _duration_s("--start-timeout", start_timeout)
+    timeout_s = None if start_timeout is None else duration_s("--start-timeout", start_timeout)
     if pairs is not None and ab is None:
         raise UsageError("--pairs without --ab", hint="add --ab BASE CAND")
     if resume is None:
@@ -140,7 +146,7 @@ def _planned(
     if ab is None:
         chosen = pinned(suite.pick(chosen, only))
         return new_plan(new_run_id(), chosen.cases, chosen.sweeps, timeout_s)
-    in_turns = new_pairs(chosen, *ab, _PAIRS if pairs is None else pairs, only)
+    in_turns = new_pairs(chosen, *ab, PAIRS if pairs is None else pairs, only)
     in_turns = replace(in_turns, base=_pinned(chosen, in_turns.base), cand=_pinned(chosen, in_turns.cand))
     return new_plan(new_run_id(), (), (), timeout_s, in_turns)
 
@@ -181,13 +187,6 @@ def held(plan: RunPlan, results: Path, *, is_new: bool) -> Iterator[None]:
         raise
     finally:
         os.close(lock)
-
-
-def _duration_s(flag: str, text: str) -> float:
-    try:
-        return parse_duration_s(text)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from error
 
 
 def measure(
@@ -236,11 +235,16 @@ def measure(
             shutil.rmtree(engines, ignore_errors=True)
 
 
-def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, as_json: bool, again: Again | None) -> None:
+def take_in(results: Path) -> None:
+    """Load what a run left into the database; where that fails the shards are safe, and it can be done later."""
     try:
         Lab(results).ingest()
-    except BenchError as problem:  # the shards are safe: the table can be made later
+    except BenchError as problem:
         click.echo(f"note: {problem}", err=True)
+
+
+def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, as_json: bool, again: Again | None) -> None:
+    take_in(results)
     if as_json:
         told = run_json(outcome.run_id, outcome.records, searches) | pairs_json(paired_cases(outcome.records))
         click.echo(json.dumps(told, allow_nan=False))

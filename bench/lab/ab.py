@@ -22,6 +22,8 @@ from bench.timing.spec import SPECS
 BASE_ROLE = "ab_base"
 CAND_ROLE = "ab_cand"
 FEWEST_PAIRS = 3
+PAIRS = 5
+"""Of each case, where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

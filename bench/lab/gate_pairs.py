@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.analysis.series import SeriesHistory, Verdict
+from bench.lab.compare_select import quoted
 from bench.lab.matrix import Job, paired
 from bench.records import Case, TrialRecord
 from bench.reports.gate import subject
@@ -74,14 +75,14 @@ def _trial(lab: Lab, history: SeriesHistory, night: str) -> TrialRecord:
     """A valid trial of the run that counts for a night: the last one."""
     key = history.key
     ids = json.dumps([key.series_id, key.host_id, key.profile, night])
-    row = ask(lab, _LAST.format(ids=ids.replace("'", "''"))).rows[0]
-    return next(one for one in records(lab, TrialFilter(run_id=row[0])) if one.key.trial_id == row[1])
+    (trial_id,) = ask(lab, _LAST.format(ids=quoted(ids))).rows[0]
+    return records(lab, TrialFilter(trial_id=trial_id, status="valid"))[0]
 
 
 _LAST = """
-SELECT run_id, trial_id FROM trials
+SELECT trial_id FROM trials
 WHERE role = 'measure' AND status = 'valid'
-  AND [series_id, host_id, profile, CAST(CAST(started_at AS DATE) AS VARCHAR)] = CAST('{ids}' AS VARCHAR[])
+  AND [series_id, host_id, profile, CAST(CAST(started_at AS DATE) AS VARCHAR)] = CAST({ids} AS VARCHAR[])
 ORDER BY started_at DESC LIMIT 1
 """
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from bench.errors import UsageError
 from bench.identity import digest
-from bench.lab.plans import trial_seconds
+from bench.lab.ab import PAIRS
+from bench.lab.plans import START_TIMEOUT_S
 from bench.plugins import PROBES
 from bench.records import Case
 from bench.session.groups import engine_groups
@@ -26,8 +27,6 @@ LONGEST_LIMIT_MINUTES = 5 * 24 * 60
 """GitHub ends a job of a self-hosted runner after five days. Source: its usage limits."""
 ENGINE_START_S = 120.0
 """What an engine start is taken to need: it is not known beforehand, and large weights take longer."""
-START_TIMEOUT_S = 600.0
-PAIRS = 5
 _PLACE = re.compile(r"([a-z0-9][a-z0-9.-]*)(?:/([a-z0-9][a-z0-9.-]*))?")
 
 
@@ -98,8 +97,7 @@ class _Point:
 
     @property
     def seconds(self) -> float:
-        known = trial_seconds(self.case)  # one that ends by count is taken to last as long as its window would
-        return self.trials * (self.case.warmup_s + self.case.duration_s if known is None else known)
+        return self.trials * (self.case.warmup_s + self.case.duration_s)  # one that ends by count is taken to last as long
 
 
 def place_of(text: str) -> Place:

@@ -19,6 +19,8 @@ from bench.session.loop import KEPT, RunOutcome
 from bench.store.plans import plan_path, read_plan
 
 _VERSION = 1
+START_TIMEOUT_S = 600.0
+"""How long an engine may take to start, where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

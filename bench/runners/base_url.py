@@ -25,12 +25,8 @@ def api_base(base_url: str | None) -> str:
         raise UsageError("the openai engine needs the URL of a running endpoint", hint="--base-url http://127.0.0.1:8000")
     if (socket_base := _socket_base(base_url)) is not None:
         return socket_base
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
+    parts = server_parts(base_url)
+    if parts is None:
         raise UsageError(
             f"base URL {base_url[:_QUOTED_CHARS]!r} can't be used",
             hint="write it as http://host:port, https://host/path or unix:/socket",
@@ -42,6 +38,16 @@ def api_base(base_url: str | None) -> str:
         )
     _check_characters(base_url, parts)
     return _versioned(base_url, parts.path)
+
+
+def server_parts(url: str) -> SplitResult | None:
+    """The parts of a URL of a server: http or https, with a host, and a port that can be one where it names one. Else None."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts if usable else None
 
 
 def _versioned(url: str, path: str) -> str:

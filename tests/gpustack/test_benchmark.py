@@ -156,6 +156,12 @@ def test_a_measurement_is_one_of_bench_run_in_another_table(here: Path, capsys: 
 # --- the other ways in --------------------------------------------------------------------------------------------------
 
 
+def test_a_command_that_is_not_there_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run_here(capsys, "gpustack", "bnechmark")
+    assert ran.code == 2
+    assert "bench gpustack benchmark" in ran.err
+
+
 def test_the_console_script_is_the_same_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["scripts"]["gpustack-benchmark"] == "bench.cli.gpustack:benchmark_main"

@@ -28,6 +28,7 @@ def _imported_by(code: str) -> set[str]:
     [
         "import bench",
         "import bench.cli.main",
+        "import bench.cli.gpustack",
         (
             "from bench.cli.main import cli\nfrom click.testing import CliRunner\n"
             "assert CliRunner().invoke(cli, ['--help']).exit_code == 0"

@@ -12,6 +12,7 @@ from bench.records import EventLog, TrialRecord
 from bench.reports.export_guidellm import guidellm_report
 from bench.store import layout
 from bench.store.parquet import read_log
+from bench.whole_file import write_whole
 
 
 class ReportFiles:
@@ -36,11 +37,9 @@ class ReportFiles:
     def write(self, name: str, document: dict[str, Any]) -> None:
         """`name` in the folder of the reports. Raises: StoreError."""
         home = self._folder / name
-        part = home.with_name(f".{name}.part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(document, indent=2, allow_nan=False), encoding="utf-8")
-            part.replace(home)
+            write_whole(home, json.dumps(document, indent=2, allow_nan=False).encode())
         except OSError as error:
             raise StoreError(f"{home} can't be written: {error.strerror}", hint="give another folder as --output-dir") from error
 

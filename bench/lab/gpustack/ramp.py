@@ -28,6 +28,8 @@ _METRICS = {
     "latency": ("request_latency", 1000.0),
 }
 """Where a report has each, and what brings it to ms."""
+SLO_METRICS = [(aggregate, metric) for aggregate in ("avg", "p95", "p99") for metric in _METRICS]
+"""What there may be a limit on."""
 _SIDECAR_VERSION = 4
 
 Benchmarks = Mapping[str, Mapping[str, Any]]
@@ -57,8 +59,7 @@ class SloLimit:
 
 def slo_limits(options: Mapping[str, Any]) -> tuple[SloLimit, ...]:
     """Those that `options` set."""
-    every = [(aggregate, metric) for aggregate in ("avg", "p95", "p99") for metric in _METRICS]
-    given = ((aggregate, metric, options.get(f"slo_{aggregate}_{metric}_ms")) for aggregate, metric in every)
+    given = ((aggregate, metric, options.get(f"slo_{aggregate}_{metric}_ms")) for aggregate, metric in SLO_METRICS)
     return tuple(SloLimit(aggregate=a, metric=m, limit_ms=limit) for a, m, limit in given if limit is not None)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 from bench.errors import TargetError, UsageError
 from bench.imported import ImportedResult
 from bench.importers.gpustack import read_point
+from bench.runners.base_url import server_parts
 from bench.runners.http import NoAnswer, get
 
 _TIMEOUT_S = 60.0
@@ -22,7 +22,7 @@ class GpuStackServer:
 
     def __init__(self, url: str, key_env: str) -> None:
         """Raises: UsageError."""
-        if not url.startswith(("http://", "https://")) or "@" in url or "?" in url or not _has_host(url):
+        if not url.startswith(("http://", "https://")) or "@" in url or "?" in url or server_parts(url) is None:
             raise UsageError(f"{url[:100]!r} is not the URL of a GPUStack server", hint="write http://HOST:PORT or https://HOST")
         self._url = url.rstrip("/")
         self._key_env = key_env
@@ -72,12 +72,3 @@ class GpuStackServer:
         if answer.status != 200:
             raise TargetError(f"{self._url}{path} answers {answer.status}")
         return answer.json()
-
-
-def _has_host(url: str) -> bool:
-    """Whether it names a host, and a port that can be one where it names one."""
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
