@@ -75,8 +75,6 @@ def _bytes(lab: Lab, found: Sequence[TrialRecord], form: str) -> bytes:
 
 def _log(lab: Lab, record: TrialRecord) -> EventLog | None:
     """The raw events of a trial, None where it has none. Raises: StoreError (they can't be read)."""
-    import duckdb
-
     from bench.store.parquet import read_log
 
     if not {layout.REQUESTS, layout.CHUNKS} <= set(record.files):
@@ -84,8 +82,8 @@ def _log(lab: Lab, record: TrialRecord) -> EventLog | None:
     folder = layout.shard_path(record)
     try:
         return read_log(lab.results / folder)
-    except (duckdb.Error, OSError, KeyError, ValueError) as error:
-        raise StoreError(f"the events in {folder} can't be read: {error}", hint="run: bench ingest --verify") from error
+    except StoreError as error:
+        raise StoreError(f"{folder}: {error}", hint="run: bench ingest --verify") from error
 
 
 def _on_terminal(data: bytes, form: str) -> bytes:

@@ -13,7 +13,7 @@ from msgspec import structs
 from bench import codec, timing
 from bench.errors import StoreError
 from bench.records import LoadResult, Measured, Metric, Reason, Status, Telemetry, TrialRecord
-from bench.store import layout, parquet
+from bench.store import parquet
 from bench.store.shards import encode_record
 
 TOLERANCE = 1e-12
@@ -85,16 +85,10 @@ def recompute(record: TrialRecord, folder: Path) -> Measured:
 
 
 def _load_result(record: TrialRecord, folder: Path) -> LoadResult:
-    import duckdb
-
     if record.health is None or record.dataset_hash is None:
         raise StoreError("trial.json does not say how the load went")
-    try:
-        log = parquet.read_log(folder)
-    except (duckdb.Error, OSError, KeyError, ValueError) as error:
-        raise _unreadable(f"{layout.REQUESTS} and {layout.CHUNKS}", error) from error
     return LoadResult(
-        log=log,
+        log=parquet.read_log(folder),
         window=record.window,
         health=record.health,
         dataset_hash=record.dataset_hash,
@@ -105,12 +99,7 @@ def _load_result(record: TrialRecord, folder: Path) -> LoadResult:
 
 def telemetry_of(record: TrialRecord, folder: Path) -> Telemetry:
     """The readings of a stored trial, as the timing core takes them. Raises: StoreError."""
-    import duckdb
-
-    try:
-        baseline, readings = parquet.read_readings(folder)
-    except (duckdb.Error, OSError, KeyError, ValueError) as error:
-        raise _unreadable(layout.TELEMETRY, error) from error
+    baseline, readings = parquet.read_readings(folder)
     if record.telemetry_period_s is None:
         raise StoreError("trial.json does not say how often devices were polled")
     return Telemetry(
@@ -123,10 +112,6 @@ def telemetry_of(record: TrialRecord, folder: Path) -> Telemetry:
         resident=record.resident,
         idle_readings=baseline,
     )
-
-
-def _unreadable(what: str, error: Exception) -> StoreError:
-    return StoreError(f"{what} can't be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
 
 
 def differences(stored: TrialRecord, found: Measured) -> Iterator[Difference]:

@@ -6,7 +6,8 @@ Column names carry units: `_ns` monotonic nanoseconds, `_tokens`, `_b` bytes, `_
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.errors import StoreError
 from bench.records import MISSING, ChunkKind, EventLog, IntArray, Outcome, Reading, Telemetry
 from bench.store.layout import CHUNKS, REQUESTS, TELEMETRY
 
@@ -134,8 +136,21 @@ def write_telemetry(folder: Path, trial_id: str, telemetry: Telemetry) -> None:
     _write(folder / TELEMETRY, trial_id, columns, TELEMETRY_COLUMNS)
 
 
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Whatever is wrong with a file is a StoreError."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, OSError, KeyError, ValueError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StoreError(f"{what} can't be read: {said}") from error
+
+
+@_reading(f"{REQUESTS} and {CHUNKS}")
 def read_log(folder: Path) -> EventLog:
-    """The event log of a shard, as it was handed to `write_log`. Raises: duckdb.Error, OSError."""
+    """The event log of a shard, as it was handed to `write_log`. Raises: StoreError (missing or damaged)."""
     requests = _read(folder / REQUESTS, REQUEST_COLUMNS, "request")
     chunks = _read(folder / CHUNKS, CHUNK_COLUMNS, "file_row_number")
     ours = _filled(requests.get("output_retokenized_tokens", np.zeros(0)))
@@ -150,8 +165,9 @@ def read_log(folder: Path) -> EventLog:
     )
 
 
+@_reading(TELEMETRY)
 def read_readings(folder: Path) -> tuple[tuple[Reading, ...], tuple[Reading, ...]]:
-    """The readings of a shard: (baseline, trial). Raises: duckdb.Error, OSError."""
+    """The readings of a shard: (baseline, trial). Raises: StoreError (missing or damaged)."""
     names = ("phase", "uid", "before_ns", "after_ns", "throttle", *_READING_INTS, *_READING_FLOATS)
     with _connect() as con:
         source = con.read_parquet(str((folder / TELEMETRY).absolute()), file_row_number=True)
