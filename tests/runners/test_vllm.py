@@ -148,11 +148,15 @@ def test_the_kv_cache_of_a_cpu_is_sized_and_left_alone_where_it_is_set(monkeypat
     assert "VLLM_CPU_KVCACHE_SPACE" not in line_of(facts(platform=CPU), case())[1]
 
 
-@given(st.integers(1, 64), st.integers(1, 100_000))
-def test_the_kv_cache_holds_every_request(slots: int, tokens: int) -> None:
-    shape = safetensors().shape
-    needed_b = 2 * 2 * 2 * 16 * 2 * slots * tokens  # K and V, layers, KV heads, head size, bytes
-    assert kv_space_gib(shape, Sizing(slots=slots, slot_tokens=tokens)) * 2**30 >= needed_b
+@given(
+    st.integers(1, 64),
+    st.integers(1, 100_000),
+    st.sampled_from([(None, 2), ("bf16", 2), ("fp16", 2), ("fp32", 4), ("float32", 4)]),
+)
+def test_the_kv_cache_holds_every_request(slots: int, tokens: int, number: tuple[str | None, int]) -> None:
+    shape, (precision, number_b) = safetensors().shape, number
+    needed_b = 2 * 2 * 2 * 16 * number_b * slots * tokens  # K and V, layers, KV heads, head size
+    assert kv_space_gib(shape, Sizing(slots=slots, slot_tokens=tokens), precision) * 2**30 >= needed_b
 
 
 def test_a_key_of_ours_is_not_asked_of_us(monkeypatch: pytest.MonkeyPatch) -> None:

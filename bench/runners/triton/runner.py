@@ -185,7 +185,8 @@ def _env(found: Triton, request: StartRequest, model: LocalModel) -> dict[str, s
     vllm = _vllm_of(found)
     by_number = vllm.platform.name == "cuda" and vllm.flags.find("--device-ids") is None
     asked = asked_of_vllm(request.case, read_checkpoint(model.path), vllm)
-    return dict(visible(request, by_number=by_number)) | asked.env | own_env(vllm, model.shape, size_for(request.cases, {}))
+    own = own_env(vllm, model.shape, size_for(request.cases, {}), request.case.precision)
+    return dict(visible(request, by_number=by_number)) | asked.env | own
 
 
 # --- read back --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.errors import UsageError
 from bench.ports import StartRequest
+from bench.precision import spelled
 from bench.records import Case, LocalModel, ModelShape, Scalar
 from bench.runners.checkpoint import Checkpoint, read_checkpoint
 from bench.runners.counters import prometheus_counters
@@ -46,8 +47,6 @@ OURS = {
 """Options that are keys of a case, or that belong to how bench reaches it."""
 _KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 _GIB = 1 << 30
-_KV_BYTES = 2
-"""Of each number in a KV cache of 16-bit floats."""
 _UNKNOWN_SHAPE_GIB = 4
 _LOG_LINES = 4000
 HABITS = Habits(name=NAME, health="/health", question=completion, words=WORDS)
@@ -120,7 +119,7 @@ def launch_of(found: Vllm, request: StartRequest, model: LocalModel, weights: Ch
     line += flags.known("--disable-log-requests")  # where they are logged unless told otherwise
     line += flags.passed(case.engine_args, OURS)
     by_number = found.platform.name == "cuda" and flags.find("--device-ids") is None
-    env = dict(visible(request, by_number=by_number)) | precision.env | own_env(found, model.shape, sizing)
+    env = dict(visible(request, by_number=by_number)) | precision.env | own_env(found, model.shape, sizing, case.precision)
     return Launch(argv=tuple(line), env=env)
 
 
@@ -137,21 +136,24 @@ def ranks_of(found: Vllm, case: Case) -> list[str]:
     return line + (flags.need("--enable-expert-parallel") if ranks.ep > 1 else [])
 
 
-def own_env(found: Vllm, shape: ModelShape, sizing: Sizing) -> dict[str, str]:
+def own_env(found: Vllm, shape: ModelShape, sizing: Sizing, precision: str | None) -> dict[str, str]:
     """Variables that decide how it runs: no reports home, and on a CPU the size of its KV cache."""
     env = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     if os.environ.get("VLLM_API_KEY"):
         env["VLLM_API_KEY"] = ""  # it would ask us for it
     if found.platform.name == "cpu" and _KV_SPACE not in os.environ:
-        env[_KV_SPACE] = str(kv_space_gib(shape, sizing))
+        env[_KV_SPACE] = str(kv_space_gib(shape, sizing, precision))
     return env
 
 
-def kv_space_gib(shape: ModelShape, sizing: Sizing) -> int:
-    """Memory for the KV cache on a CPU [GiB]: every request of the largest batch at its full length, and a quarter more."""
+def kv_space_gib(shape: ModelShape, sizing: Sizing, precision: str | None) -> int:
+    """Memory for the KV cache on a CPU [GiB]: every request of the largest batch at its full length, and a quarter more. Its
+    numbers have 32 bits where the case asks for fp32, else 16.
+    """
     if shape.layers is None or shape.kv_heads is None or shape.head_dim is None:
         return _UNKNOWN_SHAPE_GIB
-    per_token_b = 2 * shape.layers * shape.kv_heads * shape.head_dim * _KV_BYTES
+    number_b = 4 if precision is not None and spelled(precision) == "fp32" else 2
+    per_token_b = 2 * shape.layers * shape.kv_heads * shape.head_dim * number_b
     return max(1, math.ceil(1.25 * sizing.context_tokens * per_token_b / _GIB))
 
 
