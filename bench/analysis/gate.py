@@ -2,8 +2,8 @@
 
 A night triggers where the mid repeat is worse than the baseline by a robust z-score and by a least effect. A trigger is no
 finding: pairs measured in turns on one night (base build, candidate, candidate, base, ...) confirm it, because what ails the
-night ails both of a pair. A reference, whose build never changes, says the same without pairs: where it triggers too, the night
-is to blame. Triggers that come night after night though the build is not to blame are a shift of the host.
+night ails both of a pair. A reference, whose build never changes, says the same without pairs: for as much as it got worse too,
+the night is to blame. Triggers that come night after night though the build is not to blame are a shift of the host.
 Sources: median absolute deviation: Rousseeuw and Croux 1993; paired Student's t.
 """
 
@@ -39,10 +39,14 @@ CONFIRM_EFFECT = 0.015
 CONFIRM_P = 0.01
 NIGHT_FALSE_SHARE = 0.05
 """Benjamini-Hochberg over the pairs of a night."""
+PAIRS = 5
+"""So many are measured where nobody says."""
 FEWEST_PAIRS = 3
 SHIFT_NIGHTS = 5
 SHIFT_OF = 7
 """A host has shifted when so many of its last so many nights triggered and the build was not to blame."""
+BASE_AGE = 14
+"""So many nights before tonight ran the build that tonight's is measured against in pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +100,8 @@ class Confirmation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """A night and what came of it. `x`: log of the mid repeat. `change` for the worse as a share of the baseline, `z` the same in
-    standard deviations of nights; None without a baseline. `counts`: whether later nights are measured against it. `host_moved`:
-    every reference of the host triggered as well. `since`: the night on which a finding began.
+    standard deviations of nights; None without a baseline. `host_moved`: whether the references of the host explain the change;
+    None where none speaks. `since`: the night on which a finding began.
     """
 
     night: str
@@ -109,18 +113,26 @@ class Judged:
     z: float | None = None
     triggered: bool = False
     confirmation: Confirmation | None = None
-    host_moved: bool = False
+    host_moved: bool | None = None
     since: str | None = None
 
     @property
     def counts(self) -> bool:
+        """Whether later nights are measured against it."""
         return not self.triggered and self.state not in FINDINGS
 
     @property
     def in_vain(self) -> bool:
         """Whether it triggered and the build is known not to be to blame."""
-        paired = self.confirmation is not None and not self.confirmation.is_worse
-        return self.triggered and (paired or (self.host_moved and self.confirmation is None))
+        spoken = bool(self.host_moved) if self.confirmation is None else not self.confirmation.is_worse
+        return self.triggered and spoken
+
+    @property
+    def wants_pairs(self) -> bool:
+        """Whether only pairs can tell if the build is to blame; during a shift of the host, where a reference says it may be."""
+        if self.confirmation is not None or not self.triggered:
+            return False
+        return self.host_moved is False if self.state == "host_shift" else self.state == "trigger" and not self.host_moved
 
 
 def judge_all(
@@ -130,29 +142,40 @@ def judge_all(
     with a reference that is to speak for it: host, profile, metric.
     """
     found: dict[str, list[Judged]] = {key: [] for key in series}
-    by_night: defaultdict[str, list[tuple[str, Night]]] = defaultdict(list)
+    by_night: defaultdict[str, dict[str, Night]] = defaultdict(dict)
     for key, nights in series.items():
         for night in nights:
-            by_night[night.night].append((key, night))
+            by_night[night.night][key] = night
     for _, tonight in sorted(by_night.items()):
-        confirmations = [confirm(night.pairs, rules[key]) for key, night in tonight]
-        adjusted = adjusted_p([None if one is None else one.p for one in confirmations])
-        moved: defaultdict[str, list[bool]] = defaultdict(list)
-        for (key, night), p in sorted(zip(tonight, adjusted, strict=True), key=lambda one: not one[0][1].is_reference):
-            host = (hosts or {}).get(key, "")
-            spoken = night.is_reference or (bool(moved[host]) and all(moved[host]))
-            judged = judge_night(found[key], night, rules[key], adjusted=p, host_moved=spoken)
+        for key, judged in judge_tonight(found, tonight, rules, hosts).items():
             found[key].append(judged)
-            if night.is_reference:
-                moved[host].append(judged.triggered)
+    return found
+
+
+def judge_tonight(
+    past: Mapping[str, Sequence[Judged]],
+    tonight: Mapping[str, Night],
+    rules: Mapping[str, Rule],
+    hosts: Mapping[str, str] | None = None,
+) -> dict[str, Judged]:
+    """One night of several series after what each was judged before, as in `judge_all`; its pairs are judged together."""
+    confirmations = [confirm(night.pairs, rules[key]) for key, night in tonight.items()]
+    adjusted = dict(zip(tonight, adjusted_p([None if one is None else one.p for one in confirmations]), strict=True))
+    references: defaultdict[str, list[Judged]] = defaultdict(list)
+    found: dict[str, Judged] = {}
+    for key, night in sorted(tonight.items(), key=lambda one: not one[1].is_reference):
+        beside = references[(hosts or {}).get(key, "")]
+        found[key] = judge_night(past[key], night, rules[key], adjusted=adjusted[key], references=beside)
+        if night.is_reference:
+            beside.append(found[key])
     return found
 
 
 def judge_night(
-    past: Sequence[Judged], night: Night, rule: Rule, *, adjusted: float | None = None, host_moved: bool = False
+    past: Sequence[Judged], night: Night, rule: Rule, *, adjusted: float | None = None, references: Sequence[Judged] = ()
 ) -> Judged:
     """One night after those before it, oldest first. `adjusted`: the p-value of its pairs among all of that night, where more
-    than one series was paired. `host_moved`: where it triggers, a reference says that the host is to blame.
+    than one series was paired. `references`: what those of the host were judged to be that night.
     """
     x = math.log(median(night.values))
     base = _baseline(past)
@@ -172,9 +195,33 @@ def judge_night(
         z=z,
         triggered=large or (z > TRIGGER_Z and change >= rule.least_effect),
         confirmation=confirm(night.pairs, rule, adjusted=adjusted),
-        host_moved=host_moved,
+        host_moved=True if night.is_reference else _host_moved(change, references, rule),
     )
     return _with_state(judged, past)
+
+
+def _host_moved(change: float, references: Sequence[Judged], rule: Rule) -> bool | None:
+    """Whether all references show more than half of a change, and what they don't show is too little to matter. A host that got
+    worse must hide no build that did, too.
+    """
+    shown = [one.change for one in references if one.change is not None]
+    if not shown:
+        return None
+    return change - min(shown) < min(rule.least_effect, change / 2.0)
+
+
+def base_night(past: Sequence[Judged]) -> str | None:
+    """The night whose build that of the next night is to be measured against: the last good one that is two weeks old, else the
+    oldest; on a later one the build may have been bad already, and lucky. None without one since the last accepted change.
+    """
+    good = [one.night for one in since_accepted(past) if one.counts]
+    recent = {one.night for one in past[-(BASE_AGE - 1) :]}
+    return next((night for night in reversed(good) if night not in recent), next(iter(good), None))
+
+
+def since_accepted(judged: Sequence[Judged]) -> Sequence[Judged]:
+    """The nights from the last accepted change point on, with it; all where there is none."""
+    return judged[max((number for number, one in enumerate(judged) if one.state == "accepted change point"), default=0) :]
 
 
 def _baseline(past: Sequence[Judged]) -> list[float]:
@@ -217,14 +264,15 @@ def share(worse: float, sign: float) -> float:
 
 def _with_state(judged: Judged, past: Sequence[Judged]) -> Judged:
     last = past[-1] if past else None
-    stands = last is not None and last.state in FINDINGS and judged.change is not None and last.change is not None
+    confirmed = judged.triggered and judged.confirmation is not None and judged.confirmation.is_worse
+    stands = last is not None and (last.state == "confirmed" or (last.state == "host_shift" and not confirmed))
     if stands and last is not None and _still_there(judged, past):
         return replace(judged, state=last.state, since=last.since)
     if not judged.triggered:
         return replace(judged, state="ok")
-    if judged.confirmation is not None and judged.confirmation.is_worse:
+    if confirmed:
         return replace(judged, state="confirmed", since=judged.night)
-    run = [*past[len(past) - SHIFT_OF + 1 :], judged]
+    run = [*past[-(SHIFT_OF - 1) :], judged]
     in_vain = [one for one in run if one.in_vain]
     if judged.in_vain and len(in_vain) >= SHIFT_NIGHTS:
         return replace(judged, state="host_shift", since=in_vain[0].night)

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench.analysis.gate import Judged, Rule, robust_sigma, share
+from bench.analysis.gate import Judged, Rule, robust_sigma, share, since_accepted
 
 END_NIGHTS = 20
 """At each end of the history."""
 FEWEST_NIGHTS = 60
 """Between the first night and the last: what moved faster than that is for the gate."""
-DRIFT_Z = 4.0
+DRIFT_Z = 4.5
+"""At 4 one series in forty without a change would be told of within a year."""
 NIGHT_CORRELATION = 0.4
 
 
@@ -36,8 +37,7 @@ def drift_of(judged: Sequence[Judged], rule: Rule) -> Drift | None:
     """The drift of a series, nights oldest first, since its last accepted change; None where there is none worth telling, or the
     history is too short to say.
     """
-    began = max((number for number, one in enumerate(judged) if one.state == "accepted change point"), default=0)
-    good = [one for one in judged[began:] if one.counts]
+    good = [one for one in since_accepted(judged) if one.counts]
     if len(good) < FEWEST_NIGHTS:
         return None
     first, last = ([one.x for one in end] for end in (good[:END_NIGHTS], good[-END_NIGHTS:]))

@@ -55,5 +55,4 @@ class Verdict:
     @property
     def is_open(self) -> bool:
         """Whether something still has to be measured: a result that is missing, or pairs."""
-        judged = self.judged
-        return judged is None or (self.state == "trigger" and judged.confirmation is None and not judged.host_moved)
+        return self.judged is None or self.judged.wants_pairs

@@ -1,4 +1,4 @@
-"""What the gate wants measured in turns, as jobs: the last good build against tonight's, on the host that triggered."""
+"""What the gate wants measured in turns, as jobs: a build from before against tonight's, on the host that triggered."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bench.analysis.gate import base_night
 from bench.analysis.series import SeriesHistory, Verdict
 from bench.lab.compare_select import quoted
 from bench.lab.matrix import Job, paired
@@ -61,7 +62,7 @@ def pair_jobs(lab: Lab, found: Iterable[Verdict], jobs: Sequence[Job], suite: Su
 def _wanted(lab: Lab, verdict: Verdict, by_id: dict[str, Job], suite: Suite) -> tuple[str, str, _Sides]:
     history = verdict.history
     tonight = history.judged[-1]
-    good = next((one.night for one in reversed(history.judged[:-1]) if one.counts), None)
+    good = base_night(history.judged[:-1])
     if good is None:
         raise NoPairs("no night before it was good")
     cand, base = _trial(lab, history, tonight.night), _trial(lab, history, good)

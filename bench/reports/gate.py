@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bench.analysis.gate import FINDINGS, Judged, State
+from bench.analysis.gate import FINDINGS, PAIRS, Judged, State
 from bench.analysis.gate_drift import END_NIGHTS, Drift
 from bench.analysis.series import Verdict
 from bench.printable import printable
@@ -119,10 +119,11 @@ def _why(one: Verdict, judged: Judged) -> list[str]:
         told.append(f"since {judged.since}")
     if one.state == "host_shift":
         told.append("the build is not to blame: look at driver, firmware, power limit, cooling")
+        told += ["the reference build is less worse tonight, so the build may be to blame as well"] if one.is_open else []
     if one.state == "trigger" and found is None and judged.host_moved:
         told.append("so is the reference build: this night's host is to blame")
     if one.is_open:
-        told.append("measure pairs: bench run SUITE --ab BASE CAND --pairs 5")
+        told.append(f"measure pairs: bench run SUITE --ab BASE CAND --pairs {PAIRS}")
     return told
 
 

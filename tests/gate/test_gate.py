@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.analysis.gate import FEWEST_NIGHTS, SHIFT_NIGHTS, Judged, Night, Rule, confirm, judge_all, judge_night
+from bench.analysis.gate import (
+    BASE_AGE,
+    FEWEST_NIGHTS,
+    SHIFT_NIGHTS,
+    Judged,
+    Night,
+    Rule,
+    base_night,
+    confirm,
+    judge_all,
+    judge_night,
+)
 
 UP, DOWN = Rule(better="up", least_effect=0.02), Rule(better="down", least_effect=0.03)
 WIGGLE = (0.0, 0.006, -0.006, 0.009, -0.004, 0.003, -0.009, 0.005, -0.002, 0.007)
@@ -143,16 +154,68 @@ def beside_a_reference(ours: list[Night], theirs: list[Night], host: str = "h") 
 
 
 @pytest.mark.parametrize(
-    ("theirs", "host", "spoken"),
+    ("ours", "theirs", "host", "spoken"),
     [
-        (95.0, "h", True),
-        (100.0, "h", False),  # the build is under suspicion: pairs are asked for
-        (95.0, "another", False),
+        (95.0, 95.0, "h", True),
+        (95.0, 96.5, "h", True),
+        (95.0, 100.0, "h", False),  # the build is under suspicion: pairs are asked for
+        (95.0, 97.5, "h", False),  # the host is to blame for a half of it
+        (90.0, 95.0, "h", False),
+        (97.4, 99.0, "h", False),  # what is left is little, and yet most of it
+        (95.0, 95.0, "another", False),
     ],
 )
-def test_where_the_reference_triggers_too_the_night_is_to_blame(theirs: float, host: str, spoken: bool) -> None:
-    found = beside_a_reference([*steady(30), tonight((95.0,))], [*steady(30), tonight((theirs,))], host)[-1]
-    assert (found.state, found.in_vain) == ("trigger", spoken)
+def test_as_much_as_the_reference_got_worse_the_night_is_to_blame(ours: float, theirs: float, host: str, spoken: bool) -> None:
+    found = beside_a_reference([*steady(30), tonight((ours,))], [*steady(30), tonight((theirs,))], host)[-1]
+    assert (found.state, found.in_vain, found.wants_pairs) == ("trigger", spoken, not spoken)
+
+
+def shifted(*ours: Night) -> list[Judged]:
+    """A series whose host shifts by 5% and stays there, from the night of the shift on; `ours` are its last nights."""
+    low = [tonight((95.0,), number=30 + i) for i in range(SHIFT_NIGHTS + len(ours))]
+    return beside_a_reference([*steady(30), *low[:SHIFT_NIGHTS], *ours], [*steady(30), *low])[30:]
+
+
+def test_a_build_that_gets_worse_while_the_host_is_slow_is_suspected_and_found() -> None:
+    """The shift of the host stands, and says nothing of what came on top."""
+    night = SHIFT_NIGHTS + 30
+    same, worse = shifted(tonight((95.0,), number=night))[-1], shifted(tonight((90.0,), number=night))[-1]
+    assert (same.state, same.wants_pairs) == ("host_shift", False)
+    assert (worse.state, worse.wants_pairs) == ("host_shift", True)
+    blamed = shifted(tonight((90.0,), pairs(0.05), number=night))[-1]
+    assert (blamed.state, blamed.since, blamed.wants_pairs) == ("confirmed", blamed.night, False)
+    cleared = shifted(tonight((90.0,), pairs(0.0), number=night))[-1]
+    assert (cleared.state, cleared.wants_pairs) == ("host_shift", False)
+
+
+def test_a_shift_of_the_host_without_a_reference_asks_for_no_more_pairs() -> None:
+    nights = [
+        *steady(30),
+        *(tonight((95.0,), pairs(0.0), number=30 + i) for i in range(SHIFT_NIGHTS)),
+        tonight((90.0,), number=40),
+    ]
+    found = judge_all({"s": nights}, {"s": UP})["s"][-1]
+    assert (found.state, found.wants_pairs) == ("host_shift", False)
+
+
+# --- the build that pairs are measured against ----------------------------------------------------------------------------
+
+
+def bases(nights: list[Night]) -> str | None:
+    return base_night(judge_all({"s": nights}, {"s": UP})["s"])
+
+
+def test_a_build_is_measured_against_one_from_before_it_may_have_got_worse() -> None:
+    """A bad build that was lucky on its first nights is no base for itself."""
+    assert bases(steady(30)) == name_of(30 - BASE_AGE)
+    assert bases([*steady(24), *(tonight((95.0,), number=24 + i) for i in range(BASE_AGE))]) == name_of(23)
+    assert bases(steady(3)) == name_of(0)
+    assert bases([]) is None
+
+
+def test_no_build_is_measured_against_one_from_before_an_accepted_change() -> None:
+    nights = [*steady(30), tonight((80.0,), accepted="fewer threads"), *steady(4, 80.0, start=31)]
+    assert bases(nights) == name_of(30)
 
 
 def test_every_reference_must_have_moved() -> None:

@@ -224,3 +224,18 @@ def test_a_reference_that_moved_too_speaks_for_the_build_unless_its_own_changed(
     assert ("so is the reference build" in ours) is told
     assert ("measure pairs" in ours) is not told
     assert ran.code == (0 if told else 1)
+
+
+def test_a_shift_of_the_host_is_no_excuse_for_what_its_reference_does_not_show(results: Path, bench: Bench) -> None:
+    pinned = make_case(model="pinned", labels={"reference": "b1"})
+    for night in range(16):
+        theirs = 0.94 if night >= 10 else 1 + WIGGLE[night]
+        save_trial(results, trial(night, 0.88 if night == 15 else theirs))
+        save_trial(results, trial(night, theirs, case=pinned, key=make_key(pinned, f"ref-{night}")))
+
+    def ours(night: int) -> str:
+        told = bench("gate", "--night", f"2026-09-{night + 1:02}").out.splitlines()
+        return next(line for line in told if line.startswith("shift of the host: output_tok_per_s of tiny"))
+
+    assert "measure pairs" not in ours(14)
+    assert "the build may be to blame as well; measure pairs" in ours(15)

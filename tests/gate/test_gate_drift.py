@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bench.analysis.gate import Judged, Rule
 from bench.analysis.gate_drift import FEWEST_NIGHTS, Drift, drift_of
 from tests.factories import save_trial
-from tests.gate.simulated_nights import nights
 from tests.gate.test_gate import WIGGLE, name_of
 from tests.gate.test_gate_command import of_throughput, trial
 from tests.in_process import Bench
@@ -69,13 +67,6 @@ def test_what_was_found_or_accepted_is_no_drift() -> None:
     assert drift_of(history(step), UP) is not None
     assert drift_of(history(step, state=dict.fromkeys(range(50, 100), "confirmed")), UP) is None
     assert drift_of(history([100.0] * 30 + [90.0] * 80, state={30: "accepted change point"}), UP) is None
-
-
-def test_a_year_without_a_change_has_none() -> None:
-    rng = np.random.default_rng(20261201)
-    values = [float(np.median(night.values)) for night in nights(rng, 365)]
-    told = [drift_of(history(values[max(0, end - 150) : end], wiggle=0.0), UP) for end in range(60, 366, 7)]
-    assert told == [None] * len(told)
 
 
 def test_the_gate_tells_it_and_goes_on(results: Path, bench: Bench) -> None:

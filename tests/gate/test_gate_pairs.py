@@ -115,6 +115,15 @@ def test_the_last_good_build_against_tonights_where_it_ran_until_it_was_measured
     assert wanted(bench, suite_file) == ([], "")
 
 
+def test_a_bad_build_that_was_lucky_at_first_is_not_measured_against_itself(
+    ordinary: Path, bench: Bench, suite_file: str
+) -> None:
+    for number, factor in ((BEFORE, 1.0), (BEFORE + 1, 0.99), (BEFORE + 2, 0.94)):
+        save_trial(ordinary, made(number, factor, engine_python="/b2"))
+    (job,), _ = wanted(bench, suite_file)
+    assert (job["ab_base"], job["ab_cand"]) == ("engine_python=/b1", "engine_python=/b2")
+
+
 @pytest.mark.parametrize("tonight", [1.0, 1.06])
 def test_a_night_that_did_not_get_worse_wants_nothing(ordinary: Path, bench: Bench, suite_file: str, tonight: float) -> None:
     save_trial(ordinary, made(BEFORE, tonight, engine_python="/b2"))

@@ -5,57 +5,45 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.analysis.gate import FINDINGS, Judged, Night, Rule, judge_night
-from tests.gate.simulated_nights import SimulatedNight, nights
+from bench.analysis.gate import Judged, State, base_night
+from tests.gate.following import LEAD_IN, YEAR, drawn_seed, findings, follow, nights_until, sayer, within
+from tests.gate.simulated_nights import SimulatedNight, medians, nights, step
 
-THROUGHPUT = Rule(better="up", least_effect=0.02)
-LEAD_IN = 60
-YEAR = 365
-SEEN_YEARS = 4
+SEEN_YEARS = 20
 SEEN_DROPS = 60
-
-
-def follow(seen: Iterable[SimulatedNight]) -> Iterator[Judged]:
-    """The gate, night by night: it gets pairs only on a night that triggered."""
-    past: list[Judged] = []
-    for number, simulated in enumerate(seen):
-        night = Night(night=f"{number:04}", values=simulated.values)
-        judged = judge_night(past, night, THROUGHPUT)
-        if judged.state == "trigger":
-            judged = judge_night(past, replace(night, pairs=simulated.pairs), THROUGHPUT)
-        past.append(judged)
-        yield judged
+SOON = 15
+AFTER = (1, 3, 7, SOON)
+DROP = step(LEAD_IN + SOON, LEAD_IN, 0.05)
 
 
 def false_alarms(rng: np.random.Generator, years: int) -> tuple[int, int]:
-    """Findings of any kind in series where nothing ever changed, and pairs asked for."""
+    """Findings of any kind in series where nothing ever changed, and nights that triggered."""
     alarms = asked = 0
     for _ in range(years):
-        judged = list(follow(nights(rng, LEAD_IN + YEAR)))[LEAD_IN - 1 :]
-        alarms += sum(b.state in FINDINGS and a.state not in FINDINGS for a, b in pairwise(judged))
-        asked += sum(one.triggered for one in judged[1:])
+        judged = follow(nights(rng, LEAD_IN + YEAR))
+        alarms += sum(night >= LEAD_IN for night, _ in findings(judged))
+        asked += sum(one.triggered for one in judged[LEAD_IN:])
     return alarms, asked
 
 
-def nights_to_find(rng: np.random.Generator, rounds: int, state: str, *, drop: float = 0.05, host: bool = False) -> np.ndarray:
-    """Nights from a drop to its finding in each of `rounds` series; infinite where 15 are not enough."""
-    found = np.full(rounds, np.inf)
-    for i in range(rounds):
-        judged = list(follow(nights(rng, LEAD_IN + 15, drop_at=LEAD_IN, drop=drop, host=host)))[LEAD_IN:]
-        found[i] = next((n for n, one in enumerate(judged, start=1) if one.state == state), np.inf)
-    return found
+def nights_to_find(rng: np.random.Generator, rounds: int, state: State, *, drop: float = 0.05) -> list[float]:
+    """Nights from a drop to its finding in each of `rounds` series; infinite where 15 are not enough. What drops is the build, or
+    the host where that is to be found.
+    """
+    count = LEAD_IN + SOON
+    lost = {"host" if state == "host_shift" else "build": step(count, LEAD_IN, drop)}
+    return [nights_until(follow(nights(rng, count, **lost)), state, LEAD_IN) for _ in range(rounds)]
 
 
-def within(found: np.ndarray, count: int) -> float:
-    return float((found <= count).mean())
+def shares(found: list[float], form: str = ".1%") -> str:
+    """`78.8% within 1, ...`."""
+    return ", ".join(f"{within(found, n):{form}} within {n}" for n in AFTER) + " nights"
 
 
 def test_a_few_years_without_a_change_raise_no_alarm() -> None:
@@ -70,61 +58,68 @@ def test_a_drop_is_found_soon() -> None:
 
 @pytest.mark.proof
 def test_the_gate_over_200_series_years(capsys: pytest.CaptureFixture[str]) -> None:
-    seed = int(np.random.SeedSequence().entropy) % 2**32  # type: ignore[arg-type]
+    seed = drawn_seed()
     rng = np.random.default_rng(seed)
     alarms, asked = false_alarms(rng, 200)
-    drops, shifts = nights_to_find(rng, 1000, "confirmed"), nights_to_find(rng, 300, "host_shift", host=True)
-    say = _sayer(capsys)
-    say(f"seed {seed} (drawn when the test began)")
+    drops, shifts = nights_to_find(rng, 1000, "confirmed"), nights_to_find(rng, 300, "host_shift")
+    say = sayer(capsys)
+    say(f"\nseed {seed} (drawn when the test began)")
     say(
         f"nothing changed, 200 series-years: {alarms} false findings, {alarms / 200:.3f} a series-year; "
         f"pairs asked for on {asked / 200:.1f} nights a year"
     )
     sets = (("5% slower build, found as confirmed", drops), ("5% slower host, found as host_shift", shifts))
     for name, found in sets:
-        say(
-            f"{name}: "
-            + ", ".join(f"{within(found, n):.1%} within {n}" for n in (1, 3, 7, 15))
-            + f" nights ({len(found)} series)"
-        )
+        say(f"{name}: {shares(found)} ({len(found)} series)")
     for drop in (0.03, 0.10):
-        found = nights_to_find(rng, 300, "confirmed", drop=drop)
-        say(f"{drop:.0%} slower build: " + ", ".join(f"{within(found, n):.1%} within {n}" for n in (1, 3, 7, 15)) + " nights")
+        say(f"{drop:.0%} slower build: {shares(nights_to_find(rng, 300, 'confirmed', drop=drop))}")
     assert alarms / 200 <= 0.02
     assert within(drops, 3) >= 0.88
     assert within(drops, 15) >= 0.97
 
 
-def _sayer(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    def say(line: str) -> None:
-        with capsys.disabled():
-            sys.stdout.write(f"{line}\n")
+@pytest.mark.proof
+def test_the_build_that_pairs_are_measured_against(capsys: pytest.CaptureFixture[str]) -> None:
+    seed = drawn_seed()
+    say = sayer(capsys)
+    say(f"\nseed {seed} (drawn when the test began): 5% slower build, 1000 series, the same for both")
+    confirmed = {}
+    for name, base in (("a good night two weeks ago", base_night), ("the last good night", _last_good)):
+        rng = np.random.default_rng(seed)
+        judged = [follow(nights(rng, LEAD_IN + SOON, build=DROP), base=base) for _ in range(1000)]
+        confirmed[name] = [nights_until(one, "confirmed", LEAD_IN) for one in judged]
+        shifted = [nights_until(one, "host_shift", LEAD_IN) for one in judged]
+        say(f"against the build of {name}: {shares(confirmed[name])}; told as a shift of the host {within(shifted, SOON):.1%}")
+    ours, lucky = (within(found, SOON) for found in confirmed.values())
+    assert ours > lucky
 
-    return say
+
+def _last_good(past: Sequence[Judged]) -> str | None:
+    return next((one.night for one in reversed(past) if one.counts), None)
 
 
 @pytest.mark.proof
 def test_the_gate_beside_other_detectors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The same nights through asv and Apache Otava, from PyPI in an environment of their own, asked each night."""
-    seed = int(np.random.SeedSequence().entropy) % 2**32  # type: ignore[arg-type]
+    seed = drawn_seed()
     rng = np.random.default_rng(seed)
-    years = [list(nights(rng, LEAD_IN + YEAR)) for _ in range(SEEN_YEARS)]
-    drops = [list(nights(rng, LEAD_IN + 15, drop_at=LEAD_IN, drop=0.05)) for _ in range(SEEN_DROPS)]
-    alarms = {"bench gate, with pairs": [_findings(one) for one in (*years, *drops)]}
-    alarms |= _others(tmp_path, [[float(np.median(night.values)) for night in one] for one in (*years, *drops)])
-    say = _sayer(capsys)
+    years = [nights(rng, LEAD_IN + YEAR) for _ in range(SEEN_YEARS)]
+    drops = [nights(rng, LEAD_IN + SOON, build=DROP) for _ in range(SEEN_DROPS)]
+    alarms = {"bench gate, with pairs": [_alarms(one) for one in (*years, *drops)]}
+    alarms |= _others(tmp_path, [medians(one) for one in (*years, *drops)])
+    say = sayer(capsys)
     say(f"\nseed {seed}: {SEEN_YEARS} series-years without a change, {SEEN_DROPS} series that get 5% slower")
     for name, found in alarms.items():
         false = sum(map(len, found[:SEEN_YEARS])) / SEEN_YEARS
-        first = np.array([min((night - LEAD_IN + 1 for night in one), default=np.inf) for one in found[SEEN_YEARS:]])
-        seen = ", ".join(f"{within(first, n):.0%} within {n}" for n in (1, 3, 7, 15))
-        say(f"{name}: {false:.2f} false alarms a series-year; a 5% drop: {seen} nights")
-    assert sum(map(len, alarms["bench gate, with pairs"][:SEEN_YEARS])) == 0
+        first = [min((night - LEAD_IN + 1 for night in one), default=np.inf) for one in found[SEEN_YEARS:]]
+        say(f"{name}: {false:.2f} false alarms a series-year; a 5% drop: {shares(first, '.0%')}")
+    assert (
+        sum(map(len, alarms["bench gate, with pairs"][:SEEN_YEARS])) / SEEN_YEARS <= 0.1
+    )  # 20 years are few: two may be bad luck
 
 
-def _findings(seen: Sequence[SimulatedNight]) -> list[int]:
-    states = [one.state in FINDINGS for one in follow(seen)]
-    return [night for night in range(LEAD_IN, len(states)) if states[night] and not states[night - 1]]
+def _alarms(seen: list[SimulatedNight]) -> list[int]:
+    return [night for night, _ in findings(follow(seen)) if night >= LEAD_IN]
 
 
 def _others(folder: Path, series: list[list[float]]) -> dict[str, list[list[int]]]:
