@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from bench.analysis.ab import PairedCase
+from bench.analysis.gate import PAIRS
 from bench.cli.options import Command
-from bench.lab.ab import PAIRS, PairedCase
 from bench.printable import printable
 from bench.reports.compare import metric_json, metric_lines
+from bench.reports.differences import sides
 
 _OPTIONS = (
     click.option(
@@ -34,7 +36,8 @@ def pairs_text(found: Sequence[PairedCase]) -> str:
     """A block for each case that was measured in pairs; empty without any."""
     blocks = []
     for one in found:
-        head = printable(f"{one.name}: {one.pairs} valid pair{'s' * (one.pairs != 1)}, CAND against BASE")
+        base, cand = (f" ({told})" if told else "" for told in sides(one))
+        head = printable(f"{one.name}: {one.pairs} valid pair{'s' * (one.pairs != 1)}, CAND{cand} against BASE{base}")
         blocks.append("\n".join(["", head, *(f"  {line}" for line in metric_lines(one.metrics))]) + "\n")
     return "".join(blocks)
 

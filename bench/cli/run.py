@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from bench import codec, plugins, suite
+from bench.analysis.ab import paired_cases
+from bench.analysis.gate import PAIRS
 from bench.cli.ab import ab_options, pairs_json, pairs_text
 from bench.cli.case_options import case_options
 from bench.cli.loading import data_options, pinned, with_data
@@ -26,11 +27,12 @@ from bench.cli.searching import forecast_json, forecast_text, search_options, wi
 from bench.cli.terminal import busy_note, observer
 from bench.cli.typed import TypedOnce, retyped
 from bench.errors import EXIT_OK, BenchError, UsageError
-from bench.lab.ab import PAIRS, measure_pairs, new_pairs, paired_cases
+from bench.lab.ab import measure_pairs, new_pairs
 from bench.lab.correctness.gate import ReferenceGate
 from bench.lab.plans import (
     START_TIMEOUT_S,
     RunPlan,
+    begun,
     engine_starts,
     exit_code,
     forecast,
@@ -46,8 +48,8 @@ from bench.ports import LoadGenerator, Observer, Planner
 from bench.probes.host import ChildProbeHost
 from bench.probes.placement import resolve
 from bench.records import Case, TrialRecord
-from bench.reports import run_json
 from bench.reports.advice import Again, measure_again, only_busy
+from bench.reports.runs import run_json
 from bench.reports.searches import SearchResult, search_line
 from bench.reports.table import summary, summary_text
 from bench.runners.base_url import VERSIONED, api_base
@@ -71,6 +73,12 @@ from bench.store.plans import find_run, hold_plan, plan_path, write_plan
 )
 @click.option("--start-timeout", help="Give up on an engine that is not ready by then [default: 10m].")
 @click.option("--resume", metavar="RUN_ID|latest", help="Go on with a run: measure what of it is missing, failed or was cut off.")
+@click.option(
+    "--skip-measured",
+    is_flag=True,
+    default=None,
+    help="Go on with the last run of the same cases and labels; where none is, begin one.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would run, and start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of the table.")
 @results_option
@@ -82,6 +90,7 @@ def run(
     only: tuple[str, ...],
     start_timeout: str | None,
     resume: str | None,
+    skip_measured: bool | None,
     dry_run: bool,
     as_json: bool,
     results: Path,
@@ -95,6 +104,7 @@ def run(
     bench run quickstart --find knee --high 64
     bench run quickstart --ab engine_args.threads=1 engine_args.threads=2 --pairs 5
     bench run --resume latest
+    bench run quickstart --label night=2026-12-01 --skip-measured
     bench run --engine openai --base-url http://127.0.0.1:8000 --model m --batch-size 8 --duration 30s
     """
     timeout_s = None if start_timeout is None else duration_s("--start-timeout", start_timeout)
@@ -102,16 +112,20 @@ def run(
         raise UsageError("--pairs without --ab", hint="add --ab BASE CAND")
     if resume is None:
         plan = _planned(_chosen(suite_ref, with_data(with_sweep(options))), timeout_s or START_TIMEOUT_S, ab, pairs, only)
+        earlier = begun(results, plan) if skip_measured else None
+        if earlier is not None:
+            click.echo(f"note: run {earlier.run_id} set out to do the same: what it measured is not measured again", err=True)
     else:
-        plan = _resumed(resume, results, suite_ref, options | {"ab": ab, "case": only})
-        plan = plan if timeout_s is None else replace(plan, start_timeout_s=timeout_s)
+        plan = _resumed(resume, results, suite_ref, options | {"ab": ab, "case": only, "skip_measured": skip_measured})
+        earlier = plan if timeout_s is None else replace(plan, start_timeout_s=timeout_s)
+    plan = earlier or plan
     if dry_run:
         foresee(plan, run_records(results, plan.run_id), results, as_json)
         return EXIT_OK
-    with held(plan, results, is_new=resume is None):
+    with held(plan, results, is_new=earlier is None):
         outcome = measure(plan, results)
     searches = [planner.result(outcome.records) for planner in planners_of(plan)]
-    typed_again = measure_again if resume else retyped(click.get_current_context())  # the plan of a resumed run can't change
+    typed_again = measure_again if earlier else retyped(click.get_current_context())  # a plan that was begun can't change
     _show(outcome, searches, results, as_json, None if outcome.interrupted else typed_again)
     end(outcome, plan)
     return exit_code(outcome, searches)
@@ -249,6 +263,8 @@ def _show(outcome: RunOutcome, searches: Sequence[SearchResult], results: Path, 
         told = run_json(outcome.run_id, outcome.records, searches) | pairs_json(paired_cases(outcome.records))
         click.echo(json.dumps(told, allow_nan=False))
     elif outcome.records and sys.stdout.isatty():
+        from rich.console import Console
+
         Console().print(summary(outcome.records, again))
     elif outcome.records:
         click.echo(summary_text(outcome.records, again))

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec import structs
 
 from bench import suite
-from bench.analysis.compare import COMPARED, ENERGY, Comparison, adjust, paired_ratio
+from bench.analysis.ab import BASE_ROLE, CAND_ROLE
+from bench.analysis.gate import FEWEST_PAIRS
 from bench.errors import UsageError
 from bench.identity import case_id
 from bench.ports import PlannedTrial
-from bench.records import Case, Status, TrialRecord
+from bench.records import Case, TrialRecord
 from bench.session.loop import KEPT, RunOutcome, Session
-from bench.timing.columns import main_field
-from bench.timing.spec import SPECS
-
-BASE_ROLE = "ab_base"
-CAND_ROLE = "ab_cand"
-FEWEST_PAIRS = 3
-PAIRS = 5
-"""Of each case, where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +26,6 @@ class Pairs:
     base: tuple[Case, ...]
     cand: tuple[Case, ...]
     count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedCase:
-    """What the pairs of one case say; `pairs` had both sides valid."""
-
-    name: str
-    pairs: int
-    metrics: tuple[Comparison, ...]
 
 
 def new_pairs(chosen: suite.Suite, base: str, cand: str, count: int, only: Sequence[str] = ()) -> Pairs:
@@ -143,47 +127,3 @@ def measure_pairs(session: Session, pairs: Pairs, history: Sequence[TrialRecord]
         if turn.interrupted:
             break
     return whole
-
-
-def paired_cases(records: Sequence[TrialRecord]) -> list[PairedCase]:
-    """What the valid pairs among `records` say, p-values adjusted over all of them."""
-    sides: dict[str, dict[int, dict[str, TrialRecord]]] = {}
-    for record in records:
-        if record.key.role in (BASE_ROLE, CAND_ROLE):
-            numbered = sides.setdefault(record.case.name, {})
-            if record.status is Status.VALID:
-                numbered.setdefault(record.key.repeat, {})[record.key.role] = record
-    whole = {name: [pair for _, pair in sorted(numbered.items()) if len(pair) == 2] for name, numbered in sides.items()}
-    found = {name: [one for metric in COMPARED if (one := _compare(metric, pairs))] for name, pairs in whole.items()}
-    adjusted = iter(adjust([one for metrics in found.values() for one in metrics]))
-    return [
-        PairedCase(name=name, pairs=len(whole[name]), metrics=tuple(next(adjusted) for _ in metrics))
-        for name, metrics in found.items()
-    ]
-
-
-def _compare(metric: str, pairs: Sequence[Mapping[str, TrialRecord]]) -> Comparison | None:
-    numbers = [tuple(_number(pair[role], metric) for role in (BASE_ROLE, CAND_ROLE)) for pair in pairs]
-    both = [(base, cand) for base, cand in numbers if base is not None and cand is not None and min(base, cand) > 0.0]
-    scopes = {record.energy_scope for pair in pairs for record in pair.values()}
-    if not both:
-        return None
-    mixed = metric == ENERGY and len(scopes) > 1
-    base, cand = [one for one, _ in both], [two for _, two in both]
-    return Comparison(
-        metric=metric,
-        unit=SPECS[metric].unit,
-        better=SPECS[metric].better,
-        base=sum(base) / len(base),
-        cand=sum(cand) / len(cand),
-        n_base=len(base),
-        n_cand=len(cand),
-        ratio=None if mixed else paired_ratio(base, cand),
-        reason=f"energy of other parts: {' and '.join(sorted(map(str, scopes)))}" if mixed else None,
-    )
-
-
-def _number(record: TrialRecord, name: str) -> float | None:
-    metric = record.metrics.get(name)
-    number: float | None = None if metric is None else getattr(metric, main_field(name))
-    return number

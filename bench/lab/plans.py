@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from bench import __version__, clock, codec
 from bench.errors import EXIT_FAILED, EXIT_OK, StoreError
-from bench.identity import case_id
+from bench.identity import case_id, digest
 from bench.lab.ab import Pairs, left_of
-from bench.lab.sweeps import SweepPlanner
+from bench.lab.sweeps import SweepPlanner, search_id
 from bench.records import Case, Search, Status, Sweep, TrialRecord
 from bench.reports.searches import SearchResult
 from bench.session.groups import FixedOrder, engine_groups
 from bench.session.loop import KEPT, RunOutcome
-from bench.store.plans import plan_path, read_plan
+from bench.store.plans import plan_path, planned_runs, read_plan
 
 _VERSION = 1
 START_TIMEOUT_S = 600.0
@@ -40,6 +40,13 @@ class RunPlan:
     def every_case(self) -> tuple[Case, ...]:
         """Plain cases, and those of both sides of the pairs."""
         return self.cases if self.pairs is None else (*self.cases, *self.pairs.base, *self.pairs.cand)
+
+    @property
+    def work_id(self) -> str:
+        """Hash of what is to be measured and of its labels: the same in every run that sets out to do the same."""
+        cases = [(case_id(case), case.labels) for case in self.every_case]
+        searches = [(search_id(sweep), sweep.case.labels) for sweep in self.sweeps]
+        return digest([cases, searches, None if self.pairs is None else self.pairs.count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +87,18 @@ def load_plan(results: Path, run_id: str) -> RunPlan:
     if plan.schema_version != _VERSION or plan.run_id != run_id:
         raise _unreadable(results, run_id, f"it is of run {plan.run_id} and version {plan.schema_version}")
     return plan
+
+
+def begun(results: Path, plan: RunPlan) -> RunPlan | None:
+    """The last run in `results` that set out to do the same as `plan`, with the patience of `plan`; None where there is none."""
+    for run_id in reversed(planned_runs(results)):
+        try:
+            earlier = load_plan(results, run_id)
+        except StoreError:  # nobody can go on with that one
+            continue
+        if earlier.work_id == plan.work_id:
+            return replace(earlier, start_timeout_s=plan.start_timeout_s)
+    return None
 
 
 def _unreadable(results: Path, run_id: str, why: str) -> StoreError:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench import clock
+from bench.analysis.ab import paired_cases
 from bench.analysis.compare_pairs import Compared
 from bench.analysis.pool import pool_key
 from bench.analysis.series import SeriesHistory
@@ -34,7 +35,10 @@ def report_of_run(lab: Lab, run_id: str) -> Report:
     """One run; `latest` is the one that started last. Raises: UsageError, StoreError."""
     found = records(lab, TrialFilter(run_id=run_id))
     named = found[0].key.run_id if found else run_id
-    return _report(lab, Report(chosen="run", named=(named,), records=found, made_ns=clock.SYSTEM.wall_ns()))
+    report = Report(
+        chosen="run", named=(named,), records=found, pairs=paired_cases(last_attempts(found)), made_ns=clock.SYSTEM.wall_ns()
+    )
+    return _report(lab, report)
 
 
 def report_of(lab: Lab, where: str) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.analysis.compare import Comparison, Point, Ratio
 from bench.analysis.compare_pairs import Compared, Pair
@@ -15,6 +15,18 @@ from bench.timing.columns import main_field
 from bench.timing.spec import SPECS
 
 HEADER = ("metric", "base", "candidate", "ratio", "95% interval", "n", "verdict")
+
+
+class Cells(NamedTuple):
+    """A comparison in words, in the order of `HEADER`; empty where there is nothing to tell."""
+
+    metric: str
+    base: str
+    cand: str
+    ratio: str
+    interval: str
+    n: str
+    verdict: str
 
 
 def compare_text(found: Sequence[Compared]) -> str:
@@ -30,7 +42,7 @@ def compare_markdown(found: Sequence[Compared]) -> str:
             "\n".join(f"{'### ' if place == 0 else ''}{markdown.escaped(line)}  " for place, line in enumerate(_title(one.pair)))
         )
         if one.metrics:
-            rows = [(*cells, markdown.escaped(verdict)) for *cells, verdict in map(_cells, one.metrics)]
+            rows = [(*cells, markdown.escaped(verdict)) for *cells, verdict in map(_line, one.metrics)]
             parts.append("\n".join([markdown.row(HEADER), markdown.rule(len(HEADER)), *map(markdown.row, rows)]))
     return "\n\n".join([*parts, _closing(found)])
 
@@ -88,21 +100,28 @@ def _block(one: Compared) -> list[str]:
 
 def metric_lines(metrics: Sequence[Comparison]) -> list[str]:
     """A header and a line a metric, in columns; nothing without metrics."""
-    rows = [HEADER, *(_cells(metric) for metric in metrics)] if metrics else []
+    rows = [HEADER, *map(_line, metrics)] if metrics else []
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))] if rows else []
     return ["  ".join(part.ljust(width) for part, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _cells(one: Comparison) -> tuple[str, ...]:
+def _line(one: Comparison) -> list[str]:
+    *cells, verdict = compare_cells(one)
+    return [*(cell or MISSING_TEXT for cell in cells), printable(verdict)]
+
+
+def compare_cells(one: Comparison) -> Cells:
+    """One metric of two points, with the numbers in the table's units."""
     ratio = one.ratio
-    interval = "" if ratio is None or ratio.low is None or ratio.high is None else f"[{ratio.low:.4f}, {ratio.high:.4f}]"
-    return (
-        metric_label(one.metric),
-        *(MISSING_TEXT if side is None else in_table_unit(one.metric, side) for side in (one.base, one.cand)),
-        MISSING_TEXT if ratio is None else f"{ratio.value:.4f}",
-        interval or MISSING_TEXT,
-        f"{one.n_base}, {one.n_cand}",
-        printable(verdict_text(one)),
+    base, cand = ("" if side is None else in_table_unit(one.metric, side) for side in (one.base, one.cand))
+    return Cells(
+        metric=metric_label(one.metric),
+        base=base,
+        cand=cand,
+        ratio="" if ratio is None else f"{ratio.value:.4f}",
+        interval="" if ratio is None or ratio.low is None or ratio.high is None else f"[{ratio.low:.4f}, {ratio.high:.4f}]",
+        n=f"{one.n_base}, {one.n_cand}",
+        verdict=verdict_text(one),
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bench import codec
-from bench.reports.rows import Row
+from bench.analysis.ab import PairedCase
+from bench.reports.rows import Row, rows
 
 _OWN_NAMES = ("engine_args.", "labels.", "sampling.", "load.", "data.")
 """Parts of a case whose keys say enough without the part's name."""
@@ -34,6 +35,14 @@ def differences(table: Sequence[Row], alike: Callable[[Row], Hashable] = reads_a
     for facts in _LEVELS if alike_still else ():
         alike_still = [part for group in alike_still for part in _split(table, group, facts, texts)]
     return [", ".join(parts) for parts in texts]
+
+
+def sides(one: PairedCase) -> tuple[str, str]:
+    """What tells the base from the candidate: (`threads=1`, `threads=2`); empty where a side has no trial."""
+    if len(one.first) < 2:
+        return "", ""
+    base, cand = differences([row for trial in one.first for row in rows([trial])], alike=lambda row: "side")
+    return base, cand
 
 
 def _split(table: Sequence[Row], group: Sequence[int], facts: Callable[[Row], _Facts], texts: list[list[str]]) -> list[list[int]]:

@@ -126,8 +126,31 @@ def test_what_is_left_of_a_run_can_be_seen_beforehand(here: Path, capsys: pytest
     assert [line["trials"] for line in json.loads(ran.out)["lines"]] == [2]
 
 
+def test_a_run_of_the_same_is_gone_on_with_where_that_is_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "s.yaml").write_text(
+        "defaults: {engine: mock, model: m, repeats: 2, labels: {a: b}}\ncases: [{name: x}, {name: y, seed: 1}]\n"
+    )
+    cases = load("s.yaml").cases
+    os.close(write_plan(here / "results", RUN, codec.encode_pretty(new_plan(RUN, cases, [], 1.0))))
+    save_trial(here / "results", make_record(case=cases[0], run_id=RUN, repeat=1))
+    save_trial(here / "results", make_record(case=cases[0], run_id=RUN, repeat=2, status=Status.INVALID))
+    save_trial(here / "results", make_record(case=cases[1], run_id=RUN, repeat=1, status=Status.FAILED, error="died"))
+
+    def left(*flags: str) -> list[int]:
+        ran = run(capsys, "s.yaml", "--dry-run", "--json", *flags)
+        assert ran.code == 0
+        assert (f"run {RUN} set out to do the same" in ran.err) is (flags == ("--skip-measured",))
+        return [line["trials"] for line in json.loads(ran.out)["lines"]]
+
+    assert left("--skip-measured") == [0, 2]
+    assert left() == [2, 2]
+    assert left("--skip-measured", "--label", "a=c") == [2, 2]
+    assert left("--skip-measured", "--case", "x") == [2]
+
+
 @pytest.mark.parametrize(
-    "more", [("quickstart",), ("--duration", "5s"), ("--find", "knee"), ("--no-stream",), ("--label", "a=b")]
+    "more",
+    [("quickstart",), ("--duration", "5s"), ("--find", "knee"), ("--no-stream",), ("--label", "a=b"), ("--skip-measured",)],
 )
 def test_a_resumed_run_keeps_its_plan(here: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]) -> None:
     keep_plan(here / "results")

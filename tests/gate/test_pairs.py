@@ -11,11 +11,14 @@ from msgspec import structs
 from scipy import stats as scipy_stats
 
 from bench import codec, suite
+from bench.analysis.ab import BASE_ROLE, CAND_ROLE, paired_cases
 from bench.analysis.compare import paired_ratio
+from bench.cli.ab import pairs_text
 from bench.errors import UsageError
-from bench.lab.ab import BASE_ROLE, CAND_ROLE, Pairs, in_turns, left_of, measure_pairs, new_pairs, paired_cases, settings_of
+from bench.lab.ab import Pairs, in_turns, left_of, measure_pairs, new_pairs, settings_of
 from bench.lab.plans import engine_starts, forecast, new_plan
 from bench.records import LoadSpec, Status, TrialRecord
+from bench.reports.differences import sides
 from bench.session.loop import RunOutcome
 from tests.factories import make_case, make_key, make_metrics, make_record
 from tests.session.fakes import Rig, a_case
@@ -118,6 +121,27 @@ def test_what_ails_both_of_a_pair_does_not_hide_a_difference() -> None:
     assert (found.pairs, speed.verdict, speed.is_worse) == (5, "differs", True)
     assert speed.ratio is not None
     assert speed.ratio.value == pytest.approx(0.9708, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("base", "cand", "told"),
+    [
+        ({"engine_args": {"threads": 1}}, {"engine_args": {"threads": 2}}, ("threads=1", "threads=2")),
+        ({"engine": "vllm"}, {"engine": "sglang"}, ("engine=vllm", "engine=sglang")),
+        ({}, {}, ("role=ab_base", "role=ab_cand")),
+    ],
+)
+def test_what_the_sides_are_is_said(base: dict[str, object], cand: dict[str, object], told: tuple[str, str]) -> None:
+    records = []
+    for role, over in ((CAND_ROLE, cand), (BASE_ROLE, base)):
+        case = make_case(name="point", **over)
+        records += [ab_record(role, n, 400.0 + n, case=case) for n in range(3)]
+    (found,) = paired_cases(records)
+    assert sides(found) == told
+    assert f"CAND ({told[1]}) against BASE ({told[0]})" in pairs_text([found])
+    (alone,) = paired_cases(records[:3])
+    assert sides(alone) == ("", "")
+    assert "0 valid pairs, CAND against BASE\n" in pairs_text([alone])
 
 
 def test_half_a_pair_is_none_and_scopes_are_not_mixed() -> None:

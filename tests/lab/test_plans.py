@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from bench import codec
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EngineDied, StoreError
-from bench.lab.plans import RunPlan, engine_starts, exit_code, forecast, load_plan, new_plan, planners_of, total_seconds
+from bench.lab.ab import Pairs
+from bench.lab.plans import RunPlan, begun, engine_starts, exit_code, forecast, load_plan, new_plan, planners_of, total_seconds
 from bench.lab.sweeps import case_at
 from bench.records import LoadSpec, Search, Status, Sweep, TrialRecord
 from bench.session.loop import RunOutcome
@@ -40,6 +41,58 @@ def test_a_plan_of_another_run_is_refused(tmp_path: Path) -> None:
     os.close(write_plan(tmp_path, NEW, codec.encode_pretty(new_plan(OLD, [make_case()], [], 1.0))))
     with pytest.raises(StoreError, match="it is of run"):
         load_plan(tmp_path, NEW)
+
+
+NIGHT = {"job": "j", "night": "2026-12-01"}
+
+
+def kept(results: Path, plan: RunPlan) -> RunPlan:
+    os.close(write_plan(results, plan.run_id, codec.encode_pretty(plan)))
+    return plan
+
+
+def test_the_last_run_that_set_out_to_do_the_same_is_found_again(tmp_path: Path) -> None:
+    case = make_case(name="a", repeats=2, labels=NIGHT)
+    assert begun(tmp_path, new_plan("r", [case], [], 5.0)) is None
+    for run_id in (OLD, NEW):
+        kept(tmp_path, new_plan(run_id, [case], [], 1.0))
+    kept(tmp_path, new_plan("20261130T100002Z-000000", [make_case(name="b", engine="other", labels=NIGHT)], [], 1.0))
+    plan_path(tmp_path, "20261130T100003Z-000000").write_text("{")
+    found = begun(tmp_path, new_plan("r", [replace(case, name="called otherwise")], [], 5.0))
+    assert found is not None
+    assert (found.run_id, found.cases[0].name, found.start_timeout_s) == (NEW, "a", 5.0)
+
+
+SWEEP = Sweep(case=make_case(name="s", labels=NIGHT), search=Search(find="knee", high=8.0))
+SIDES = (make_case(name="p", labels=NIGHT), make_case(name="p", labels=NIGHT, engine_args={"threads": 2}))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cases": [make_case(repeats=3, labels=NIGHT)]},
+        {"cases": [make_case(repeats=2, labels=NIGHT | {"night": "2026-12-02"})]},
+        {"cases": [make_case(repeats=2)]},
+        {"cases": [make_case(repeats=2, labels=NIGHT, engine_args={"threads": 2})]},
+        {"cases": []},
+        {"sweeps": [replace(SWEEP, search=Search(find="knee", high=16.0))]},
+        {"sweeps": [replace(SWEEP, case=make_case(name="s"))]},
+        {"pairs": Pairs(base=SIDES[:1], cand=SIDES[1:], count=4)},
+        {"pairs": Pairs(base=SIDES[1:], cand=SIDES[:1], count=3)},
+        {"pairs": None},
+    ],
+    ids=str,
+)
+def test_a_run_that_set_out_to_do_something_else_is_not_gone_on_with(tmp_path: Path, other: dict[str, Any]) -> None:
+    same: dict[str, Any] = {
+        "cases": [make_case(repeats=2, labels=NIGHT)],
+        "sweeps": [SWEEP],
+        "start_timeout_s": 1.0,
+        "pairs": Pairs(base=SIDES[:1], cand=SIDES[1:], count=3),
+    }
+    kept(tmp_path, new_plan(OLD, **same))
+    assert begun(tmp_path, new_plan("r", **same)) is not None
+    assert begun(tmp_path, new_plan("r", **same | other)) is None
 
 
 def a_plan() -> RunPlan:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.analysis.ab import PairedCase
 from bench.analysis.compare import Comparison, Ratio
 from bench.analysis.compare_pairs import Compared
-from bench.reports.compare import metric_label, point_label, verdict_text
+from bench.reports.compare import compare_cells, point_label
+from bench.reports.differences import sides
 from bench.reports.html.markup import Html, joined, tag
 from bench.reports.html.plot import percent
 from bench.reports.html.scale import Scale, scale_for
@@ -14,7 +16,6 @@ from bench.reports.html.strips import axis, strip
 from bench.reports.html.table import Cell, Column, Line, table
 from bench.reports.html.words import Words
 from bench.reports.rows import MISSING_TEXT
-from bench.reports.text import in_table_unit
 
 _WIDEST = 2.0
 """Ratios are drawn between this and its inverse; what is further out touches the edge."""
@@ -38,13 +39,31 @@ def comparison_columns(words: Words, scale: Scale | None = None) -> list[Column]
 
 def comparison(found: Sequence[Compared], words: Words) -> Html:
     """What is compared with what, then every metric of every pair."""
-    pairs = tag("ol", *(_pair(one, words) for one in found), class_="pairs")
-    metrics = [(place, metric) for place, one in enumerate(found, start=1) for metric in one.metrics]
+    caption = words("Geometric means over the valid repeats. An interval that holds 1 shows no difference.")
+    return _compared([(_pair(one, words), one.metrics) for one in found], caption, words)
+
+
+def in_turns(found: Sequence[PairedCase], words: Words) -> Html:
+    """The same of cases of which two settings were measured in turns."""
+    caption = words(
+        "Means over valid pairs and the geometric mean of their ratios. An interval that holds 1 shows no difference."
+    )
+    named = [(_case(one, words), one.metrics) for one in found]
+    return _compared(named, caption, words)
+
+
+def _compared(named: Sequence[tuple[Html, Sequence[Comparison]]], caption: str, words: Words) -> Html:
+    pairs = tag("ol", *(name for name, _ in named), class_="pairs")
+    metrics = [(place, metric) for place, (_, metrics) in enumerate(named, start=1) for metric in metrics]
     ends = [end for _, one in metrics if one.ratio for end in (one.ratio.value, one.ratio.low, one.ratio.high) if end]
     scale = scale_for([1.0, *(min(max(end, 1.0 / _WIDEST), _WIDEST) for end in ends)], from_zero=False, log=False)
-    caption = words("Geometric means over the valid repeats. An interval that holds 1 shows no difference.")
     lines = [Line(cells=_line(place, metric, scale, words)) for place, metric in metrics]
     return joined(pairs, table("comparison", caption, comparison_columns(words, scale), lines, words) if lines else None)
+
+
+def _case(one: PairedCase, words: Words) -> Html:
+    told = (f"{words(name)}: {side}" for name, side in zip(("Base", "Candidate"), sides(one), strict=True) if side)
+    return tag("li", one.name, *(tag("small", line) for line in (*told, words("valid pairs: {}", one.pairs))))
 
 
 def _pair(one: Compared, words: Words) -> Html:
@@ -59,24 +78,16 @@ def _pair(one: Compared, words: Words) -> Html:
 
 
 def _line(place: int, one: Comparison, scale: Scale, words: Words) -> list[Cell]:
-    ratio = one.ratio
-    sides = [_side(one.metric, value) for value in (one.base, one.cand)]
-    low_high = "" if ratio is None or ratio.low is None or ratio.high is None else f"[{ratio.low:.4f}, {ratio.high:.4f}]"
-    told = MISSING_TEXT if ratio is None else f"{ratio.value:.4f}"
-    class_ = _class(one)
+    told, class_ = compare_cells(one), _class(one)
     return [
-        Cell(shown=joined(metric_label(one.metric)), below=one.unit),
+        Cell(shown=joined(told.metric), below="GiB" if one.metric.endswith("_b") else one.unit),
         Cell(shown=joined(place)),
-        *sides,
-        Cell(shown=joined(told), below=joined(low_high)),
-        Cell(shown=joined(MISSING_TEXT) if ratio is None else _forest(ratio, scale, class_)),
-        Cell(shown=joined(f"{one.n_base}, {one.n_cand}")),
-        Cell(shown=words.quoted(verdict_text(one)), mark=class_),
+        *(Cell(shown=joined(side or MISSING_TEXT)) for side in (told.base, told.cand)),
+        Cell(shown=joined(told.ratio or MISSING_TEXT), below=joined(told.interval)),
+        Cell(shown=joined(MISSING_TEXT) if one.ratio is None else _forest(one.ratio, scale, class_)),
+        Cell(shown=joined(told.n)),
+        Cell(shown=words.quoted(told.verdict), mark=class_),
     ]
-
-
-def _side(metric: str, value: float | None) -> Cell:
-    return Cell(shown=joined(MISSING_TEXT if value is None else in_table_unit(metric, value)))
 
 
 def _class(one: Comparison) -> str:

@@ -14,12 +14,13 @@ from importlib.resources import files
 from typing import Literal
 
 from bench import __version__
+from bench.analysis.ab import PairedCase
 from bench.analysis.compare_pairs import Compared
 from bench.analysis.series import SeriesHistory
 from bench.clock import iso_utc
 from bench.records import Status, TrialRecord
 from bench.reports.differences import differences
-from bench.reports.html.comparison import comparison, comparison_columns
+from bench.reports.html.comparison import comparison, comparison_columns, in_turns
 from bench.reports.html.findings import findings, findings_columns, findings_table
 from bench.reports.html.fronts import energy_charts, throughput_charts
 from bench.reports.html.history import history_charts, history_columns
@@ -40,7 +41,7 @@ Chosen = Literal["latest", "run", "filter", "compare"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What a report tells of. `chosen`, `named`: how its trials were chosen, and by what words; `made_ns`: when [wall clock].
-    `trace`: None where no trial has a power to draw.
+    `trace`: None where no trial has a power to draw; `pairs`: what those of the one run say.
     """
 
     chosen: Chosen
@@ -50,6 +51,7 @@ class Report:
     trace: Trace | None = None
     histories: Sequence[SeriesHistory] = ()
     compared: Sequence[Compared] = ()
+    pairs: Sequence[PairedCase] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +105,9 @@ def _sections(report: Report, table: Sequence[Row], cases: Sequence[str], named:
     def section(id_: str, title: str, about: str, inside: Html) -> _Section:
         return _Section(id=id_, title=words(title), about=words(about) if about else "", inside=inside)
 
-    compared = [section("compared", "Comparison", "", comparison(report.compared, words))] if report.compared else []
+    compared = comparison(report.compared, words) if report.compared else in_turns(report.pairs, words) if report.pairs else None
     return [
-        *compared,
+        *([] if compared is None else [section("compared", "Comparison", "", compared)]),
         section("results", "Results", "", summary_table(table, cases, found, words)),
         section("throughput", "Throughput and latency", _FRONT, _or_why(throughput_charts(table, named, words), words)),
         section("energy", "Energy and throughput", _ENERGY, _or_why(energy_charts(table, named, words), words)),

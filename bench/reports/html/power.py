@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,14 +27,14 @@ _LABELLED = 0.07
 """Phases that are narrower than this share of the picture are named only under it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Trace:
-    """A trial and its readings."""
+    """A trial and its readings. It has no slots so that its watts are worked out once."""
 
     record: TrialRecord
     telemetry: Telemetry
 
-    @property
+    @cached_property
     def watts(self) -> list[tuple[DeviceInfo, FloatArray, FloatArray]]:
         """Each board (or package) whose joules count, with its power along time [s from the window's start]; none without a
         window or without two readings.

@@ -139,6 +139,10 @@ PAGE = {
     "Geometric means over the valid repeats. An interval that holds 1 shows no difference.": (
         "有效重复的几何均值。包含 1 的区间表示未显示差异。"
     ),
+    "Means over valid pairs and the geometric mean of their ratios. An interval that holds 1 shows no difference.": (
+        "有效配对的均值，及各对比值的几何均值。包含 1 的区间表示未显示差异。"
+    ),
+    "valid pairs: {}": "有效配对：{}",
     "only in the candidate": "仅候选有",
     "only in the base": "仅基准有",
     "also differs": "另有不同",

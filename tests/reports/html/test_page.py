@@ -10,14 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bench import codec
+from bench.analysis.ab import paired_cases
 from bench.records import Status, TrialRecord
 from bench.reports.html import Report, Trace, report_html
 from bench.reports.numbers import COLUMNS
 from bench.reports.rows import rows
 from bench.reports.text import interval_text, shown, status_text, value_text
-from tests.factories import make_case, make_metrics, make_record
+from tests.factories import make_case, make_key, make_metrics, make_record
 from tests.reports.html.parsed import Element, parsed
 from tests.reports.html.samples import SETTINGS, sample_histories, sample_records, sample_report, sample_trace
 from tests.reports.samples import a_bit_of_everything, a_first_evening
@@ -57,6 +59,36 @@ def test_each_row_has_the_command_that_measures_a_valid_repeat_again() -> None:
     ]
     told = [code.text for code in page(plain(records)).all("table", class_="results")[0].all("code")]
     assert sorted(told) == sorted(f"bench reproduce {record.key.trial_id}" for record in records[1:])
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_run_of_pairs_says_what_they_show(language: Any) -> None:
+    """Both sides by what differs between them, each metric once a case, memory in the unit of its number."""
+    sides = [("ab_base", 1, 100.0), ("ab_cand", 2, 130.0)]
+    records = [
+        make_record(
+            repeat=repeat,
+            run_id="r",
+            case=(case := make_case(name="point", engine_args={"threads": threads})),
+            key=structs.replace(make_key(case, "r", repeat), role=role, trial_id=f"{role}{repeat}"),
+            metrics=make_metrics(output_tok_per_s=speed + repeat),
+        )
+        for role, threads, speed in sides
+        for repeat in range(4)
+    ]
+    found = paired_cases(records)
+    report = Report(chosen="run", named=("r",), made_ns=0, records=records, pairs=found)
+    told = parsed(report_html(report, language))
+    (table,) = told.all("table", class_="comparison")
+    lines = table.all("tbody")[0].all("tr")
+    assert len(lines) == len(found[0].metrics)
+    speed = next(line for line in lines if line.text.startswith("output_tok_per_s"))
+    assert f"{found[0].metrics[0].ratio.value:.4f}" in speed.text  # type: ignore[union-attr]
+    assert next(line for line in lines if "GiB" in line.text).text.startswith("memory_used_peak_GiBGiB")
+    (named,) = told.all("ol", class_="pairs")
+    assert "threads=1" in named.text
+    assert "threads=2" in named.text
+    assert "4" in named.text
 
 
 def test_missing_numbers_say_why() -> None:
