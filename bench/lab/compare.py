@@ -88,9 +88,12 @@ def points(lab: Lab, where: str, *, newest: bool = False) -> list[Point]:
 
 
 def _of_trials(lab: Lab, table: str, columns: str, trials: Sequence[_Row], where: str) -> list[dict[str, Any]]:
+    """What a table holds of some trials. Of millions of rows only `trial_id` is read to find theirs, joined because a list of IN
+    takes five times as long; the other columns are read of those alone.
+    """
     ids = ", ".join(f"'{row['trial_id']}'" for row in trials)  # an id is a plain name: the store refuses others
-    wanted = f"(SELECT unnest([{ids}]) AS trial_id)"  # joined: as a condition, IN takes five times as long over millions of rows
-    return ask(lab, f"SELECT {columns} FROM {table} SEMI JOIN {wanted} USING (trial_id) WHERE {where}").objects if trials else []  # noqa: S608
+    theirs = f"SELECT rowid FROM {table} SEMI JOIN (SELECT unnest([{ids}]) AS trial_id) USING (trial_id)"  # noqa: S608 - ours
+    return ask(lab, f"SELECT {columns} FROM {table} WHERE rowid IN ({theirs}) AND {where}").objects if trials else []  # noqa: S608
 
 
 def _point(trials: Sequence[_Row], numbers: Mapping[str, Mapping[str, _Row]], distrusted: set[str]) -> Point:

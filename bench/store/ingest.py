@@ -50,33 +50,29 @@ class _Known(NamedTuple):
 
 
 class Ingest:
-    """One pass over all shards: what is new, what is gone, what is refused."""
+    """One pass over the shards of all runs, or of the folders in `runs`: what is new, what is gone, what is refused."""
 
-    def __init__(self, results: Path, base: Path | None, copy: Path, *, verify: bool) -> None:
+    def __init__(self, results: Path, base: Path | None, copy: Path, runs: Collection[str] | None, *, verify: bool) -> None:
         self._results = results
         self._base = base
         self._copy = copy
         self._verify = verify
         self._now_ns = clock.SYSTEM.wall_ns()
-        self._known, self._rejected_before = _contents(base)
-        self._taken: dict[str, str] = {}
+        self._runs = layout.runs_in(results) if runs is None else runs
+        self._known, self._taken, self._rejected_before = _contents(base, runs)
         self._con: duckdb.DuckDBPyConnection | None = None
         self._rows: dict[str, list[schema.Row]] = {table: [] for table in schema.TABLES}
         self._stale: list[str] = []
 
-    def run(
-        self, publish: Callable[[Path], None], progress: Progress | None, runs: Collection[str] | None = None
-    ) -> IngestReport:
-        """Do it, of all runs or of those in `runs`; `publish` is called with the changed copy where anything changed."""
-        looked = layout.runs_in(self._results) if runs is None else runs
-        within = set(looked)
-        known = {shard: one for shard, one in self._known.items() if runs is None or run_of(shard) in within}
-        shards = [shard for run in looked for shard in layout.shards_in(self._results, run)]
-        gone = known.keys() - shards
+    def run(self, publish: Callable[[Path], None], progress: Progress | None) -> IngestReport:
+        """Do it; `publish` is called with the changed copy where anything changed."""
+        shards = [shard for run in self._runs for shard in layout.shards_in(self._results, run)]
+        elsewhere = len(self._taken) - len(self._known)
+        gone = self._known.keys() - shards
         fresh = [shard for shard in shards if not self._is_unchanged(shard)]
         self._stale += gone
-        old = gone.union(fresh)
-        self._taken = {one.trial_id: shard for shard, one in self._known.items() if shard not in old}
+        for shard in gone.union(fresh) & self._known.keys():
+            self._taken.pop(self._known[shard].trial_id, None)
         rejected: list[Rejection] = []
         added = 0
         for done, shard in enumerate(fresh, start=1):
@@ -90,7 +86,7 @@ class Ingest:
             if progress is not None:
                 progress(done, len(fresh))
         self._finish(rejected, publish)
-        unchanged = len(self._known) - len(known) + len(shards) - added - len(rejected)
+        unchanged = elsewhere + len(shards) - added - len(rejected)
         return IngestReport(added=added, unchanged=unchanged, removed=len(gone), rejected=tuple(rejected))
 
     def _is_unchanged(self, shard: str) -> bool:
@@ -165,15 +161,19 @@ def run_of(shard: str) -> str:
     return shard.rpartition("/")[0]
 
 
-def _contents(base: Path | None) -> tuple[Mapping[str, _Known], Mapping[str, str]]:
-    """The shards that a database holds, and those it refuses."""
+def _contents(base: Path | None, runs: Collection[str] | None) -> tuple[Mapping[str, _Known], dict[str, str], Mapping[str, str]]:
+    """The shards that a database holds, all or those of some runs; the shard of every trial; the shards that it refuses."""
     if base is None:
-        return {}, {}
+        return {}, {}, {}
+    within = "true" if runs is None else "parse_dirpath(shard) IN (SELECT unnest($1))"
+    given = [] if runs is None else [list(runs)]
     with memory() as con:
         attach(con, base, read_only=True)
-        rows = con.execute("SELECT shard, trial_id, sha256, size_b, mtime_ns FROM lab.shards").fetchall()
+        query = f"SELECT shard, trial_id, sha256, size_b, mtime_ns FROM lab.shards WHERE {within}"  # noqa: S608 - ours
+        known = {shard: _Known(*row) for shard, *row in con.execute(query, given).fetchall()}
+        taken = dict(con.execute("SELECT trial_id, shard FROM lab.shards").fetchall())
         rejected = dict(con.execute("SELECT shard, reason FROM lab.rejected").fetchall())
-    return {shard: _Known(*row) for shard, *row in rows}, rejected
+    return known, taken, rejected
 
 
 def _delete(con: duckdb.DuckDBPyConnection, shards: list[str]) -> None:

@@ -107,8 +107,8 @@ class Lab:
         self, base: Path | None, now: seen.Seen, runs: list[str] | None, progress: Progress | None, *, verify: bool
     ) -> IngestReport:
         """One pass over `runs`, or where that is None or there is no database over all, which were seen at `now`."""
-        one = Ingest(self._results, base, self._cache / _COPY, verify=verify)
-        report = one.run(self._publish, progress, runs if base else None)
+        one = Ingest(self._results, base, self._cache / _COPY, runs if base else None, verify=verify)
+        report = one.run(self._publish, progress)
         seen.keep(self._cache, self.database, now, {run_of(rejection.shard) for rejection in report.rejected})
         return report
 
