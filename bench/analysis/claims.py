@@ -13,12 +13,15 @@ from typing import Literal
 from bench.catalog.chips import Chip
 from bench.catalog.models import CatalogModel
 from bench.timing.normalise import ROOFLINE_SLACK
-from bench.timing.roofline import Costs, costs, least_sure, output_bound, peaks
+from bench.timing.roofline import Costs, costs, least_sure, may_be_cached, output_bound, peaks
 
+Scope = Literal["devices", "server"]
 State = Literal["holds", "needs", "breaks", "open"]
 Verdict = Literal["can", "only_if", "cannot"]
 USUAL_OUTPUT_TOKENS = 294
 """Mean length of an answer in a set that many publish on: MLPerf Inference, llama2-70b (OpenOrca), 294.45 tokens a sample."""
+SERVER_FACTOR = 2.0
+"""A whole server draws at most so many times what its chips are rated at: an 8-GPU one of MLPerf's takes 1.3 times as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +35,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What somebody says. `chips`: one entry a device. `memory`: share in use; `tokens`: output tokens of a query; `batch`:
-    queries in flight; `assumed`: how what was said loosely was read.
+    """What somebody says. `chips`: one entry a device. `scope`: what draws the power and the joules, None where that is not said.
+    `memory`: share in use; `tokens`: output tokens of a query; `batch`: queries in flight; `assumed`: how what was said loosely
+    was read.
     """
 
     chips: tuple[Chip, ...]
     qps: Figure | None = None
     j_per_token: Figure | None = None
     power_w: Figure | None = None
+    scope: Scope | None = None
     memory: Figure | None = None
     tokens: Figure | None = None
     tok_per_s: Figure | None = None
@@ -85,12 +90,20 @@ def judge(claim: Claim) -> Judgement:
 
 def _power_rating(claim: Claim) -> Step | None:
     """A stated power beside the rated one."""
-    rated_w, rating = _rating(claim.chips)
-    if claim.power_w is None or rated_w is None:
+    rating = _rating(claim.chips)
+    if claim.power_w is None or rating.rated_w is None:
         return None
-    lines = (f"{rating}; stated: {amount(claim.power_w.value)} W",)
-    if claim.power_w.low <= rated_w:
+    stated = claim.power_w
+    lines = (f"{rating.says}; stated: {amount(stated.value)} W",)
+    if stated.low <= rating.rated_w:
         return Step(title="Power", lines=lines, state="holds", says="the chips may draw it")
+    times = f"{stated.value / rating.rated_w:.2g} times the rating"
+    if claim.scope == "server" and stated.low <= SERVER_FACTOR * rating.most_w:
+        return Step(title="Power", lines=lines, state="holds", says=f"a whole server may draw {times} of its chips")
+    if stated.low <= rating.most_w:
+        return Step(title="Power", lines=lines, state="needs", says=_raised(rating))
+    if claim.scope == "devices":
+        return Step(title="Power", lines=lines, state="breaks", says=f"{times}, which the chips alone can't draw")
     says = "the stated power is that of more than the chips, such as the whole server; its J/token must then be, too"
     return Step(title="Power", lines=lines, state="needs", says=says)
 
@@ -100,31 +113,44 @@ def _energy(claim: Claim) -> Step | None:
     joules = claim.j_per_token
     if joules is None:
         return None
-    power_w, source = _budget(claim)
-    if power_w is None:
-        return Step(title="Energy", lines=(source,), state="open", says="without a power there is no limit")
-    most = power_w / joules.value
-    lines = [source, f"{amount(power_w)} W / {joules.value:g} J/token = at most {amount(most)} tok/s"]
+    budget = _budget(claim)
+    if budget.power_w is None:
+        return Step(title="Energy", lines=budget.lines, state="open", says="without a power there is no limit")
+    most = budget.power_w / joules.value
+    lines = (*budget.lines, f"{amount(budget.power_w)} W / {joules.value:g} J/token = at most {amount(most)} tok/s")
     if claim.tok_per_s is not None:
-        breaks = claim.tok_per_s.low * joules.low > _high_power(claim, power_w)
-        says = f"{amount(claim.tok_per_s.value)} tok/s are stated{_over(claim, most, breaks=breaks)}"
-        return Step(title="Energy", lines=tuple(lines), state="breaks" if breaks else "holds", says=says)
+        stated = f"{amount(claim.tok_per_s.value)} tok/s are stated"
+        return _paid(claim, budget, lines, claim.tok_per_s.low * joules.low, stated, most=most)
     if claim.qps is None:
-        return Step(title="Energy", lines=tuple(lines), state="open", says=f"output is at most {amount(most)} tok/s")
+        return Step(title="Energy", lines=lines, state="open", says=f"output is at most {amount(most)} tok/s")
     each = most / claim.qps.value
-    lines.append(f"{amount(most)} tok/s / {claim.qps.value:g} QPS = at most {amount(each)} output tokens a query")
+    lines = (*lines, f"{amount(most)} tok/s / {claim.qps.value:g} QPS = at most {amount(each)} output tokens a query")
     if claim.tokens is None:
-        return Step(title="Energy", lines=tuple(lines), state="needs", says=f"a query gets at most {amount(each)} output tokens")
-    breaks = claim.tokens.low * claim.qps.low * joules.low > _high_power(claim, power_w)
-    says = f"{claim.tokens.value:g} output tokens a query are stated{_over(claim, each, breaks=breaks)}"
-    return Step(title="Energy", lines=tuple(lines), state="breaks" if breaks else "holds", says=says)
+        server = f", or {amount(each * SERVER_FACTOR)} if the joules are of the whole server" if budget.may_be_server else ""
+        return Step(title="Energy", lines=lines, state="needs", says=f"a query gets at most {amount(each)} output tokens{server}")
+    stated = f"{claim.tokens.value:g} output tokens a query are stated"
+    needed_w = claim.tokens.low * claim.qps.low * joules.low
+    return _paid(claim, budget, lines, needed_w, stated, most=each)
 
 
-def _over(claim: Claim, most: float, *, breaks: bool) -> str:
-    if not breaks:
-        return ", which the power pays for, as exactly as they are written"
-    payer = "the chips' rated power" if claim.power_w is None else "the stated power"
-    return f", {amount(most)} is the most that {payer} pays for"
+def _paid(claim: Claim, budget: _Budget, lines: tuple[str, ...], needed_w: float, stated: str, *, most: float) -> Step:
+    """Whether the power pays for what is stated, which takes at least `needed_w`, where `most` is what it pays for."""
+    if needed_w <= budget.high_w:
+        says = f"{stated}, which the power pays for, as exactly as they are written"
+        return Step(title="Energy", lines=lines, state="holds", says=says)
+    rating = _rating(claim.chips)
+    if needed_w <= budget.raised_w:
+        or_server = ", or the joules are of the server, not of the devices" if budget.may_be_server else ""
+        return Step(title="Energy", lines=lines, state="needs", says=_raised(rating) + or_server)
+    over = f"{stated}, {amount(most)} is the most that {budget.payer} pays for"
+    if not budget.may_be_server:
+        return Step(title="Energy", lines=lines, state="breaks", says=over)
+    lines = (*lines, f"a whole server is taken to draw up to {SERVER_FACTOR:g} times that power")
+    if needed_w > SERVER_FACTOR * rating.most_w:
+        over += f", {amount(most * SERVER_FACTOR)} that of a whole server"
+        return Step(title="Energy", lines=lines, state="breaks", says=over)
+    says = f"the joules are of the server (or more), not of the devices: they take at least {amount(needed_w)} W"
+    return Step(title="Energy", lines=lines, state="needs", says=says)
 
 
 def _identity(claim: Claim) -> Step | None:
@@ -162,7 +188,7 @@ def _times(one: Figure, other: Figure) -> Figure:
 
 def _usual(claim: Claim) -> Step | None:
     """Where a claim leaves the length of its answers open: what it would be of usual ones."""
-    power_w, _ = _budget(claim)
+    power_w = _budget(claim).power_w
     joules, qps = claim.j_per_token, claim.qps
     if power_w is None or joules is None or qps is None or claim.tokens or claim.tok_per_s:
         return None
@@ -178,25 +204,62 @@ def _usual(claim: Claim) -> Step | None:
     return Step(title=title, lines=lines, state="open", says=says)
 
 
-def _budget(claim: Claim) -> tuple[float | None, str]:
-    """The power that J/token is paid from, and in words."""
-    if claim.power_w is not None:
-        return claim.power_w.value, f"{amount(claim.power_w.value)} W are stated"
-    return _rating(claim.chips)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rating:
+    """Rated power of all chips [W], the most that their boards may be set to, and how the first adds up."""
+
+    rated_w: float | None
+    most_w: float
+    says: str
 
 
-def _high_power(claim: Claim, power_w: float) -> float:
-    return claim.power_w.high if claim.power_w is not None else power_w
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Budget:
+    """The power that J/token is paid from [W], None where there is none; the highest that is written so, and the highest that the
+    chips' boards may be set to; where it comes from, in lines; who pays. `may_be_server`: the claim does not say that it isn't.
+    """
+
+    power_w: float | None
+    high_w: float
+    raised_w: float
+    lines: tuple[str, ...]
+    payer: str
+    may_be_server: bool
 
 
-def _rating(chips: Sequence[Chip]) -> tuple[float | None, str]:
-    """Rated power of all chips [W] and how it adds up."""
+def _budget(claim: Claim) -> _Budget:
+    stated = claim.power_w
+    if stated is not None:
+        lines, payer = (f"{amount(stated.value)} W are stated",), "the stated power"
+        return _Budget(
+            power_w=stated.value, high_w=stated.high, raised_w=stated.high, lines=lines, payer=payer, may_be_server=False
+        )
+    rating, is_server = _rating(claim.chips), claim.scope == "server"
+    factor = SERVER_FACTOR if is_server else 1.0
+    rated_w = factor * (rating.rated_w or 0.0)
+    more = f"a whole server is taken to draw up to {factor:g} times that: {amount(rated_w)} W"
+    return _Budget(
+        power_w=None if rating.rated_w is None else rated_w,
+        high_w=rated_w,
+        raised_w=factor * rating.most_w,
+        lines=(rating.says, more) if is_server and rating.rated_w is not None else (rating.says,),
+        payer="a whole server" if is_server else "the chips' rated power",
+        may_be_server=claim.scope is None,
+    )
+
+
+def _rating(chips: Sequence[Chip]) -> _Rating:
     unknown = [chip.name for chip in chips if chip.tdp_w is None]
     if unknown:
-        return None, f"the catalogue has no rated power of {unknown[0]}"
+        return _Rating(rated_w=None, most_w=0.0, says=f"the catalogue has no rated power of {unknown[0]}")
     total = sum(chip.tdp_w or 0.0 for chip in chips)
     parts = " + ".join(f"{count} * {chip.tdp_w:g} W ({chip.name})" for chip, count in chips_by_name(chips))
-    return total, f"{parts} = {amount(total)} W rated ({least_sure(chips, 'tdp_w')}), for the chips alone"
+    says = f"{parts} = {amount(total)} W rated ({least_sure(chips, 'tdp_w')}), for the chips alone"
+    return _Rating(rated_w=total, most_w=sum(chip.most_w or 0.0 for chip in chips), says=says)
+
+
+def _raised(rating: _Rating) -> str:
+    return f"the boards' power limits are above the rating (some come with {amount(rating.most_w)} W in all)"
 
 
 def chips_by_name(chips: Sequence[Chip]) -> list[tuple[Chip, int]]:
@@ -272,14 +335,15 @@ def _roofline(claim: Claim) -> Step | None:
     if rate.low <= ROOFLINE_SLACK * most:
         return Step(title="Roofline", lines=tuple(lines), state="holds", says=says)
     if rate.low <= ROOFLINE_SLACK * able.flop_per_s / cost.flop(tokens / 2):
-        needs = f"a step gives several tokens of a query (speculative decoding): {says} with one"
+        cached = "its weights come out of caches, or " if may_be_cached(cost, len(claim.chips)) else ""
+        needs = f"{cached}a step gives several tokens of a query (speculative decoding): {says} with one"
         return Step(title="Roofline", lines=tuple(lines), state="needs", says=needs)
     return Step(title="Roofline", lines=tuple(lines), state="breaks", says=says)
 
 
 def _faster(claim: Claim, most: float) -> list[str]:
     """How far from its chips a claim stays that spends all of their power."""
-    power_w, _ = _budget(claim)
+    power_w = _budget(claim).power_w
     if power_w is None or claim.j_per_token is None:
         return []
     share = power_w / claim.j_per_token.value / most

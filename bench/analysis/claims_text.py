@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
-from bench.analysis.claims import Claim, Figure
+from bench.analysis.claims import Claim, Figure, Scope
 from bench.catalog import chips, models
 from bench.catalog.chips import Chip
 from bench.catalog.models import CatalogModel
@@ -30,10 +30,16 @@ _FIGURES = {
     "power_w": rf"{_NUMBER}\s*(?P<unit>k?W|watts?){_END}(?P<each>\s+(?:each|a chip|per (?:chip|gpu|device|card)))?",
     "memory": rf"{_NUMBER}\s*%(?:\s*(?:of\s+)?(?:gpu\s+)?(?:memory|mem|vram)(?:\s+us(?:ed?|age))?)?",
 }
+_SCOPES: dict[Scope, str] = {
+    "devices": rf"(?:gpus?|chips?|devices?|boards?|accelerators?)(?:[ -](?:only|alone)){_END}",
+    "server": rf"(?:the\s+)?(?:wall|(?:(?:whole|entire|full)\s+)?(?:server|node|system|machine))(?:[ -](?:power|only))?{_END}",
+}
+"""Whose power and joules are meant: `GPUs only`, `at the wall`, `of the whole server`."""
 _BATCH = re.compile(r"batch(?:[ _-]?size)?\s*[=:]?\s*(\d+)(?![\d.])", re.IGNORECASE)
 _SECONDS = re.compile(r"\d+(?:\.\d+)?\s*(?:s|sec|seconds|min)\b", re.IGNORECASE)
 _COUNT = re.compile(r"(\d+)\s*(?:[x*\u00d7]\s*|\s)(?=[A-Za-z])", re.IGNORECASE)
-_BETWEEN = re.compile(r"(?:[\s,;:+|]|(?:and|with|at|on|of)\b)+", re.IGNORECASE)
+_FILLERS = r"(?:and|with|at|on|of)\b|(?:gpus?|chips?|cards?|accelerators?)\b(?![ -](?:only|alone))"
+_BETWEEN = re.compile(rf"(?:[\s,;:+|()]|{_FILLERS})+", re.IGNORECASE)
 _WORD = re.compile(r"[^\s,;:+|]+")
 _MOST_SHOWN = 40
 _LONGEST_NAME = 6
@@ -46,6 +52,7 @@ class Said:
 
     chips: list[Chip] = field(default_factory=list)
     figures: dict[str, Figure] = field(default_factory=dict)
+    scope: Scope | None = None
     batch: int | None = None
     model: CatalogModel | None = None
     precision: str | None = None
@@ -61,6 +68,7 @@ class Said:
             figures["power_w"] = _scaled(self.each_w, len(self.chips))
         return Claim(
             chips=tuple(self.chips),
+            scope=self.scope,
             batch=self.batch,
             model=self.model,
             precision=self.precision,
@@ -122,6 +130,12 @@ def _one(text: str, place: int, said: Said) -> int:
     if found := _BATCH.match(text, place):
         said.batch = positive_count(found[1], "batch")
         return found.end()
+    for scope, pattern in _SCOPES.items():
+        if found := re.compile(pattern, re.IGNORECASE).match(text, place):
+            if said.scope not in (None, scope):
+                raise UsageError("the claim is about the devices alone and about the server", hint="check one claim at a time")
+            said.scope = scope
+            return found.end()
     if found := _SECONDS.match(text, place):  # how long it took says nothing of what is checked here
         return found.end()
     counted = _COUNT.match(text, place)

@@ -18,7 +18,7 @@ from bench.units import BYTES_PER_GIB
 _FILE = Path(__file__).with_name("chips.yaml")
 Confidence = Literal["datasheet", "press", "estimate"]
 Format = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4"]
-Figure = Literal["memory_gb", "bandwidth_tb_s", "tflops", "tdp_w", "link_gb_s"]
+Figure = Literal["memory_gb", "bandwidth_tb_s", "tflops", "tdp_w", "limit_w", "link_gb_s"]
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 LIMIT_SLACK = 0.01
@@ -31,12 +31,14 @@ _VENDOR_WORDS = frozenset(
 
 
 _SIZE = re.compile(r"(\d+)gb")
+_NUMBERED = re.compile(r"\d")
 _FORM = re.compile(r"-(sxm|pcie|nvl)")
 
 
 class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One accelerator as its driver shows it. `tflops`: dense TFLOP/s by format (int8: TOP/s); `memory_gb`: sizes sold under the
-    name; `tdp_w`: rated power. `less_sure` holds the figures whose confidence is below `confidence`. None: not known.
+    name; `tdp_w`: rated power; `limit_w`: the highest power limit that boards of it come with, where that is above the rating.
+    `less_sure` holds the figures whose confidence is below `confidence`. None: not known.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     bandwidth_tb_s: _Positive | None = None
     tflops: dict[Format, _Positive] = {}
     tdp_w: _Positive | None = None
+    limit_w: _Positive | None = None
     link_gb_s: _Positive | None = None
     confidence: Confidence
     less_sure: dict[Figure, Confidence] = {}
@@ -55,6 +58,19 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def confidence_of(self, figure: Figure) -> Confidence:
         """How sure one figure is."""
         return self.less_sure.get(figure, self.confidence)
+
+    @property
+    def most_w(self) -> float | None:
+        """The most that a board of it may be set to draw [W]; None where not even its rating is known."""
+        return None if self.tdp_w is None else max(self.tdp_w, self.limit_w or 0.0)
+
+    def board_w(self, limit_w: float | None) -> float | None:
+        """What a board is rated at that tells this power limit [W]: a limit can be set below the rating, but none above it that
+        its maker did not mean. A limit above both figures is another one's, such as that of a card of two dies.
+        """
+        if self.tdp_w is None or limit_w is None or self.most_w is None:
+            return self.tdp_w
+        return limit_w if self.tdp_w < limit_w <= self.most_w * (1 + LIMIT_SLACK) else self.tdp_w
 
     @property
     def most_memory_b(self) -> float:
@@ -128,11 +144,11 @@ def identify(device: DeviceInfo) -> Identified:
 
 
 def _by_limit(chips: list[Chip], limit_w: float) -> list[Chip]:
-    """The chip whose rating is the limit; else those that can be set to it: a limit can be lowered, not raised."""
+    """The chip whose rating is the limit; else those that can be set to it: no higher than boards of it come with."""
     exact = [chip for chip in chips if chip.tdp_w and abs(chip.tdp_w - limit_w) <= LIMIT_SLACK * chip.tdp_w]
     if len(exact) == 1:
         return exact
-    able = [chip for chip in chips if chip.tdp_w is None or chip.tdp_w >= limit_w]
+    able = [chip for chip in chips if chip.most_w is None or chip.most_w >= limit_w]
     return able or chips
 
 
@@ -141,7 +157,7 @@ def _by_limit(chips: list[Chip], limit_w: float) -> list[Chip]:
 
 def spoken(name: str) -> tuple[Chip, ...]:
     """The chips that a person may mean: `H100 SXM` is one, `H100` three, `910B` all that begin so; a driver's name is one too.
-    None of them where the catalogue has no such chip.
+    None of them where the catalogue has no such chip, and of a part of a name that has no number.
     """
     exact = tuple(chip for chip in all_chips() if chip.calls_itself(name.strip()))
     if exact:
@@ -150,6 +166,8 @@ def spoken(name: str) -> tuple[Chip, ...]:
     sizes = [float(found[1]) for word in words if (found := _SIZE.fullmatch(word))]
     wanted = [word for word in words if not _SIZE.fullmatch(word)]
     able = [chip for chip in all_chips() if wanted and all(size in chip.memory_gb for size in sizes)]
+    if not any(map(_NUMBERED.search, wanted)):  # `Rubin` is a whole name; `GPU`, `Max` and `SXM` are words of many
+        return tuple(chip for chip in able if _words(chip.name) == wanted)
     whole = tuple(chip for chip in able if set(wanted) <= set(_words(chip.name)))
     return whole or tuple(chip for chip in able if all(any(own.startswith(word) for own in _words(chip.name)) for word in wanted))
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from bench.errors import EXIT_FAILED, EXIT_OK, UsageError
+
+if TYPE_CHECKING:
+    from bench.analysis.claims import Scope
 
 
 @click.command("check-claim")
@@ -18,12 +22,19 @@ from bench.errors import EXIT_FAILED, EXIT_OK, UsageError
 @click.option("--tokens-per-query", "tokens", help="Output tokens of a query.")
 @click.option("--j-per-token", help="Joules per output token.")
 @click.option("--power", "power_w", metavar="WATTS", help="The power that the joules come from [default: the chips' rated one].")
+@click.option(
+    "--scope",
+    type=click.Choice(["devices", "server"]),
+    help="What draws the power and the joules [default: not said; a whole server may take up to twice the chips' rating].",
+)
 @click.option("--memory", metavar="PERCENT", help="Share of the memory in use.")
 @click.option("--batch-size", "batch", help="Queries in flight at once.")
 @click.option("--model", help="A model of `bench models list`.")
 @click.option("--precision", help="Precision of its weights.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: verdict, claim, steps[], notes[].")
-def check_claim(*, text: str | None, chip: str | None, count: str | None, as_json: bool, **flags: str | None) -> int:
+def check_claim(
+    *, text: str | None, chip: str | None, count: str | None, scope: Scope | None, as_json: bool, **flags: str | None
+) -> int:
     """Say whether published figures can be true together, and which assumption breaks, with the arithmetic.
 
     CLAIM is free text; a flag replaces what the text says. Figures are read as they are written: 3.2 may be 3.15 to 3.25.
@@ -44,6 +55,7 @@ def check_claim(*, text: str | None, chip: str | None, count: str | None, as_jso
         said.add_chips(chip, positive_count(count or "1", "--count"))
     elif count is not None:
         raise UsageError("--count goes with --chip", hint='for example: --chip "H100 SXM" --count 4')
+    said.scope = scope or said.scope
     for name, value in flags.items():
         if value is not None:
             said.replace(name, value)

@@ -9,7 +9,7 @@ import click
 
 from bench.cli.columns import show
 from bench.printable import printable
-from bench.reports.roofline import HEADER, roofline_json, roofline_notes, roofline_rows
+from bench.reports.roofline import HEADER, roofline_json, roofline_table
 from bench.reports.rows import Row
 
 
@@ -18,6 +18,7 @@ def show_roofline(table: Sequence[Row], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(roofline_json(table), allow_nan=False))
         return
-    show(HEADER, roofline_rows(table))
-    for note in roofline_notes(table):
+    lines, notes = roofline_table(table)
+    show(HEADER, lines)
+    for note in notes:
         click.echo(printable(note))

@@ -39,8 +39,8 @@ def _with(found: Judgement, state: str) -> list[Step]:
 def notes(claim: Claim) -> list[str]:
     """How a claim was read, and what would let more of it be checked."""
     found = list(claim.assumed)
-    if claim.j_per_token is not None and claim.power_w is None:
-        found.append("joules of a whole server come from its power, not from the chips' alone: state that with --power")
+    if claim.j_per_token is not None and claim.power_w is None and claim.scope is None:
+        found.append("whose joules they are is not said: state --scope devices, --scope server or the power (--power)")
     missing = [flag for flag, value in (("--model", claim.model), ("--precision", claim.precision)) if value is None]
     if missing:
         found.append(f"memory and roofline are checked once {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} given")
@@ -56,6 +56,7 @@ def claim_json(found: Judgement) -> dict[str, Any]:
         "claim": {
             "chips": [{"name": chip.name, "count": count, "source": chip.source} for chip, count in chips_by_name(claim.chips)],
             **{name: _figure(getattr(claim, name)) for name in _FIGURES},
+            "scope": claim.scope,
             "batch_size": claim.batch,
             "model": claim.model.name if claim.model else None,
             "precision": claim.precision,

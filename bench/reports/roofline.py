@@ -26,13 +26,17 @@ COLUMNS = (
     _column("per_tbps", "tok/s/TB/s", "tok_per_s_per_tbps"),
     _column("per_w", "tok/s/rated_W", "tok_per_s_per_rated_w"),
 )
-_SOURCES = ("tok_per_s_per_tflops", "tok_per_s_per_tbps", "tok_per_s_per_rated_w")
+_TELL_SOURCES = ("tok_per_s_per_tflops", "tok_per_s_per_tbps", "tok_per_s_per_rated_w", "mbu")
 HEADER = ("model", "precision", "engine", "devices", "load", "in/out", *(column.plain for column in COLUMNS), "status")
 
 
-def roofline_rows(table: Sequence[Row]) -> list[tuple[str, ...]]:
-    """One line a row; `-` where there is no number, `!` behind what must not be trusted."""
-    return [(*_names(row), *map(_cell, _numbers(row)), status_text(row)) for row in table]
+def roofline_table(table: Sequence[Row]) -> tuple[list[tuple[str, ...]], list[str]]:
+    """A line for each row, under `HEADER`: `-` where there is no number, `!` behind what must not be trusted. Then the notes:
+    against which figures, and why numbers are missing, each thing once.
+    """
+    numbers = [_numbers(row) for row in table]
+    lines = [(*_names(row), *map(_cell, of_row), status_text(row)) for row, of_row in zip(table, numbers, strict=True)]
+    return lines, list(dict.fromkeys((*_sources(table), *_reasons(numbers))))
 
 
 def _names(row: Row) -> tuple[str, ...]:
@@ -49,13 +53,14 @@ def _cell(number: Number) -> str:
     return number_text(number.value) + ("" if number.valid else INVALID_MARK)
 
 
-def roofline_notes(table: Sequence[Row]) -> list[str]:
-    """Against which figures, and why numbers are missing, each thing once."""
+def _sources(table: Sequence[Row]) -> list[str]:
     trials = [trial for row in table for trial in row.trials]
-    told = [metric for trial in trials for name in _SOURCES if (metric := trial.metrics.get(name)) is not None]
-    sources = [f"against {metric.source}" for metric in told if metric.source]
-    reasons = [f"-: {number.reason}" for row in table for number in _numbers(row) if number.value is None and number.reason]
-    return list(dict.fromkeys((*sources, *reasons)))
+    told = [metric for trial in trials for name in _TELL_SOURCES if (metric := trial.metrics.get(name)) is not None]
+    return [f"against {metric.source}" for metric in told if metric.source]
+
+
+def _reasons(numbers: Sequence[Sequence[Number]]) -> list[str]:
+    return [f"-: {number.reason}" for of_row in numbers for number in of_row if number.value is None and number.reason]
 
 
 def roofline_json(table: Sequence[Row]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from bench.catalog.chips import Chip, identify
 from bench.records import BOARD_SCOPES, Case, DeviceInfo, EngineHandle, LocalModel, Metric, ModelShape, Reason
 from bench.timing.roofline import (
+    CACHED,
     KV_B,
     Bound,
     Costs,
@@ -20,6 +21,7 @@ from bench.timing.roofline import (
     decode_bound,
     highest_peak,
     least_sure,
+    may_be_cached,
     peaks,
     prefill_bound,
 )
@@ -28,19 +30,16 @@ from bench.timing.validity import raise_code
 
 ROOFLINE_SLACK = 1.1
 """Above this multiple of a chip's peak a number is impossible: boost clocks go a little beyond the rated ones."""
-CACHE_B = 4 * 256e6
-"""Weights of fewer bytes than this per chip may come out of a cache: four times the largest last-level cache of any chip here
-(AMD's MI300 series), so that almost none of them stays in it from step to step.
-"""
 _HALF_KV = ("fp8", "int8", "e4m3", "e5m2", "q8")
 _SPECULATIVE = ("specul", "draft")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """The chips that served a trial; none with the reason."""
+    """The chips that served a trial, and the power limit that each one's board tells [W]; none with the reason."""
 
     chips: tuple[Chip, ...] = ()
+    limits_w: tuple[float | None, ...] = ()
     reason: str | None = None
 
     @property
@@ -89,7 +88,9 @@ def hardware(case: Case, devices: Sequence[DeviceInfo], *, attached: bool) -> Ha
         return Hardware(reason=unused)
     found = [identify(device) for device in boards]
     lost = next((one.reason for one in found if one.reason), None)
-    return Hardware(reason=lost) if lost else Hardware(chips=tuple(one.chip for one in found if one.chip))
+    if lost:
+        return Hardware(reason=lost)
+    return Hardware(chips=tuple(one.chip for one in found if one.chip), limits_w=tuple(board.power_limit_w for board in boards))
 
 
 def model_costs(case: Case, model: LocalModel | None, engine: EngineHandle | None) -> Costs | str:
@@ -164,8 +165,9 @@ def normalised(
     if isinstance(cost, str):
         made += tuple(undefined(name, cost) for name in ("mfu", "mbu", "prefill_roofline_share", "decode_roofline_share"))
         return {metric.name: metric for metric in made}, ()
-    made += (_mfu(done, cost, able, found), _mbu(done, cost, able, found))
-    made += (_prefill_share(done, cost, able, metrics), _decode_share(done, cost, able))
+    cached = may_be_cached(cost, len(found.chips), done.replicas)
+    made += (_mfu(done, cost, able, found), _mbu(done, cost, able, found, cached=cached))
+    made += (_prefill_share(done, cost, able, metrics, cached=cached), _decode_share(done, cost, able, cached=cached))
     cached_told = metrics["prefix_cache_hit_share"].value is not None
     return {metric.name: metric for metric in made}, impossible_work(case, done, cost, found, engine, cached_told=cached_told)
 
@@ -182,40 +184,45 @@ def flop_per_s(done: Rates, cost: Costs, prompt: float) -> float:
     return done.output * cost.flop(done.context) + prompt * cost.flop(done.input_tokens / 2)
 
 
-def _mbu(done: Rates, cost: Costs, able: Peaks, found: Hardware) -> Metric:
+def _mbu(done: Rates, cost: Costs, able: Peaks, found: Hardware, *, cached: bool) -> Metric:
     if able.bytes_per_s is None or done.steps is None:
         return undefined("mbu", able.bytes_reason or done.steps_reason or "no steps")
     moved = done.replicas * done.steps * cost.step_b(done.sequences, done.context)
-    return scalar("mbu", moved / able.bytes_per_s, source=_bandwidth_text(able, found))
+    return scalar("mbu", moved / able.bytes_per_s, source=_bandwidth_text(able, found) + (f"; {CACHED}" if cached else ""))
 
 
-def _prefill_share(done: Rates, cost: Costs, able: Peaks, metrics: Mapping[str, Metric]) -> Metric:
+def _prefill_share(done: Rates, cost: Costs, able: Peaks, metrics: Mapping[str, Metric], *, cached: bool) -> Metric:
     name = "prefill_roofline_share"
     ttft = metrics["ttft_ms"]
     if able.flop_per_s is None or able.bytes_per_s is None or not ttft.p50:
         return undefined(name, able.flop_reason or able.bytes_reason or ttft.reason or "TTFT is not known")
     fresh = done.input_tokens * (1.0 - (metrics["prefix_cache_hit_share"].value or 0.0))
     bound = prefill_bound(cost, able.flop_per_s / done.replicas, able.bytes_per_s / done.replicas, max(fresh, 1.0))
-    return _share(name, bound, ttft.p50 / 1e3)
+    return _share(name, bound, ttft.p50 / 1e3, cached=cached)
 
 
-def _decode_share(done: Rates, cost: Costs, able: Peaks) -> Metric:
+def _decode_share(done: Rates, cost: Costs, able: Peaks, *, cached: bool) -> Metric:
     name = "decode_roofline_share"
     if able.flop_per_s is None or able.bytes_per_s is None or done.gap_s is None:
         return undefined(name, able.flop_reason or able.bytes_reason or done.steps_reason or "no steps")
     machine = able.flop_per_s / done.replicas, able.bytes_per_s / done.replicas
-    return _share(name, decode_bound(cost, *machine, sequences=done.sequences, context=done.context), done.gap_s)
+    bound = decode_bound(cost, *machine, sequences=done.sequences, context=done.context)
+    return _share(name, bound, done.gap_s, cached=cached)
 
 
-def _share(name: str, bound: Bound, seconds: float) -> Metric:
-    return scalar(name, bound.seconds / seconds, source=f"bound by {bound.by}: {bound.seconds * 1e3:.3g} ms")
+def _share(name: str, bound: Bound, seconds: float, *, cached: bool) -> Metric:
+    note = f"; {CACHED}" if cached and bound.by == "memory" else ""
+    return scalar(name, bound.seconds / seconds, source=f"bound by {bound.by}: {bound.seconds * 1e3:.3g} ms{note}")
 
 
 def _per_figure(output: Metric, found: Hardware, able: Peaks) -> tuple[Metric, ...]:
     """Output tokens per second over what is rated."""
     untold = ", ".join(sorted({chip.name for chip in found.chips if chip.tdp_w is None}))
-    rated_w = None if untold else sum(chip.tdp_w or 0.0 for chip in found.chips)
-    watts = f"{found.label}: {rated_w or 0.0:g} W rated ({least_sure(found.chips, 'tdp_w')})"
+    boards_w = [chip.board_w(limit_w) for chip, limit_w in zip(found.chips, found.limits_w, strict=True)]
+    rated_w = None if untold else sum(one or 0.0 for one in boards_w)
+    raised = any(one != chip.tdp_w for chip, one in zip(found.chips, boards_w, strict=True))
+    sure = "the limits that the boards tell, above the rating" if raised else least_sure(found.chips, "tdp_w")
+    watts = f"{found.label}: {rated_w or 0.0:g} W rated ({sure})"
     return (
         _per("tok_per_s_per_tflops", output, _tera(able.flop_per_s), able.flop_reason, source=_peak_text(able, found)),
         _per("tok_per_s_per_tbps", output, _tera(able.bytes_per_s), able.bytes_reason, source=_bandwidth_text(able, found)),
@@ -273,8 +280,7 @@ def _beyond(done: Rates, cost: Costs, found: Hardware, prompt: float) -> list[st
     if share > ROOFLINE_SLACK:
         text.append(f"it takes {share:.2f} times the arithmetic that {found.label} can do in its fastest format")
     bandwidth = sum(chip.bandwidth_tb_s or float("inf") for chip in found.chips) * 1e12
-    per_chip_b = cost.active * cost.weight_b * done.replicas / len(found.chips)
-    if done.steps is not None and per_chip_b > CACHE_B:
+    if done.steps is not None and not may_be_cached(cost, len(found.chips), done.replicas):
         moved = done.replicas * done.steps * cost.active * cost.weight_b + done.output * done.context * cost.kv_b / 2
         if moved / bandwidth > ROOFLINE_SLACK:
             text.append(f"it reads {moved / bandwidth:.2f} times what the memory of {found.label} can give")

@@ -15,13 +15,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.catalog.chips import Chip, Confidence, Format
+from bench.catalog.chips import Chip, Confidence, Figure, Format
 from bench.precision import GGUF, normal_precision
 from bench.records import ModelShape
 
 By = Literal["compute", "memory"]
 KV_B = 2.0
 """Bytes of a number in the cache, unless the engine says that it keeps it in 8 bits."""
+CACHE_B = 4 * 256e6
+"""Weights of fewer bytes than this per chip may come out of a cache: four times the largest last-level cache of any chip here
+(AMD's MI300 series), so that almost none of more stays in it from step to step.
+"""
+CACHED = "so few weights may come out of a cache, which the bandwidth of the memory does not bound"
 _BYTES: dict[str, float] = {
     **dict.fromkeys(("fp32", "tf32"), 4.0),
     **dict.fromkeys(("bf16", "fp16"), 2.0),
@@ -173,10 +178,15 @@ def highest_peak(chips: Sequence[Chip]) -> float:
     return sum(max(chip.tflops.values(), default=float("inf")) for chip in chips) * 1e12
 
 
-def least_sure(chips: Sequence[Chip], figure: Literal["tflops", "bandwidth_tb_s", "tdp_w"]) -> Confidence:
+def least_sure(chips: Sequence[Chip], figure: Figure) -> Confidence:
     """How sure a figure of several chips is: as sure as the worst."""
     order: tuple[Confidence, ...] = ("datasheet", "press", "estimate")
     return max((chip.confidence_of(figure) for chip in chips), key=order.index)
+
+
+def may_be_cached(cost: Costs, chips: float, replicas: int = 1) -> bool:
+    """Whether what a step reads of the weights may stay in the caches of so many chips: then their memory bounds nothing."""
+    return cost.active * cost.weight_b * replicas <= CACHE_B * chips
 
 
 # --- bounds -------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,11 @@ class MetricSpec:
     formula: str
     undefined_when: str
 
+    @property
+    def signed(self) -> bool:
+        """Whether it may be below 0: what is left above another energy, and a share of change."""
+        return "_net" in self.name or self.name == "ppl_delta"
+
 
 _LATENCY_ROWS = (
     ("ttft_ms", "ms", True, "time to first token", "first content chunk - sent", "no content"),

@@ -39,7 +39,104 @@ def test_three_rows_in_circulation(row: str, verdict: str, arithmetic: str, sett
 @pytest.mark.parametrize(("row", "tokens"), [(CIRCULATING[0][0], 6), (CIRCULATING[1][0], 6), (CIRCULATING[2][0], 4)])
 def test_they_can_be_true_of_answers_as_short_as_that_and_of_no_longer_ones(row: str, tokens: int) -> None:
     assert judged(f"{row}, {tokens} tokens per query").verdict == "can"
-    assert judged(f"{row}, {tokens + 2} tokens per query").verdict == "cannot"
+    assert judged(f"{row}, {tokens + 2} tokens per query").verdict == "only_if"
+    assert judged(f"{row}, {tokens + 2} tokens per query, GPUs only").verdict == "cannot"
+    assert judged(f"{row}, {3 * tokens} tokens per query").verdict == "cannot"
+
+
+MLPERF = "8x B200, llama2-70b nvfp4, 102,909 tok/s, 0.1011 J/token"
+"""MLPerf Inference v5.1: joules of the whole server, which draws 10,401 W; the chips are rated at 8,000 W."""
+
+
+def test_a_row_of_mlperf_that_does_not_say_whose_joules_they_are() -> None:
+    found = judged(MLPERF)
+    assert found.verdict == "only_if"
+    (energy,) = [step for step in found.steps if step.title == "Energy"]
+    assert energy.state == "needs"
+    assert energy.says == "the joules are of the server (or more), not of the devices: they take at least 10,399 W"
+    assert "a whole server is taken to draw up to 2 times that power" in energy.lines
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        ("GPUs only", "cannot"),
+        ("chips alone", "cannot"),
+        ("device-only", "cannot"),
+        ("at the wall", "can"),
+        ("of the whole server", "can"),
+        ("(server)", "can"),
+        ("node power", "can"),
+    ],
+)
+def test_whose_joules_they_are_can_be_said(said: str, verdict: str) -> None:
+    assert judged(f"{MLPERF} {said}").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("times", "said", "verdict"),
+    [
+        (0.99, "", "can"),
+        (1.05, "", "only_if"),
+        (1.95, "", "only_if"),
+        (2.05, "", "cannot"),
+        (1.05, "GPUs only", "cannot"),
+        (1.95, "server", "can"),
+        (2.05, "server", "cannot"),
+    ],
+)
+def test_how_far_above_the_rating_joules_may_be(times: float, said: str, verdict: str) -> None:
+    """1.0000 J/token on an H100, which is rated at 700 W."""
+    assert judged(f"1x H100 SXM, 1.0000 J/token {said}, {700 * times:.1f} tok/s").verdict == verdict
+
+
+def test_without_a_length_the_limit_of_a_server_is_told_too() -> None:
+    row = CIRCULATING[0][0]
+    assert "only if a query gets at most 6.2 output tokens, or 12 if the joules are of the whole server" in claim_text(
+        judged(row)
+    )
+    assert claim_text(judged(f"{row}, GPUs only")).startswith(
+        "These figures can be true together only if a query gets at most 6.2 output tokens."
+    )
+    assert "at most 12 output tokens." in claim_text(judged(f"{row} at the wall"))
+
+
+@pytest.mark.parametrize(
+    ("stated", "state"),
+    [
+        ("7,900 W", "holds"),
+        ("10,401 W", "needs"),
+        ("10,401 W, GPUs only", "breaks"),
+        ("10,401 W at the wall", "holds"),
+        ("30 kW at the wall", "needs"),
+    ],
+)
+def test_a_stated_power_beside_the_rating(stated: str, state: str) -> None:
+    (power,) = [step for step in judged(f"8x B200, {stated}").steps if step.title == "Power"]
+    assert power.state == state
+
+
+def test_boards_come_with_a_limit_above_the_rating() -> None:
+    """H20: rated at 400 W, and with limits of 500 W; 480 W are more than the one and less than the other."""
+    found = judged("1x H20, GPU only, 3.000 J/token, 160 tok/s")
+    assert found.verdict == "only_if"
+    assert "the boards' power limits are above the rating (some come with 500 W in all)" in claim_text(found)
+    assert judged("1x H20, GPU only, 3.000 J/token, 170 tok/s").verdict == "cannot"
+    assert judged("1x H20, GPU only, 480 W, 3 J/token, 160 tok/s").verdict == "only_if"
+    assert "or the joules are of the server" in claim_text(judged("1x H20, 3.000 J/token, 160 tok/s"))
+
+
+def test_devices_and_server_at_once_are_two_claims() -> None:
+    with pytest.raises(UsageError, match="about the devices alone and about the server"):
+        read("1x H100 SXM, 1 J/token, GPUs only, at the wall")
+
+
+def test_few_weights_may_come_out_of_a_cache() -> None:
+    """0.27 GB at 3.35 TB/s are 12,450 steps a second; from a cache there may be more, and arithmetic allows 3.7 million."""
+    found = judged("1x H100 SXM, smollm2-135m-instruct bf16, batch 1, 30,000 tok/s")
+    assert found.verdict == "only_if"
+    assert "only if its weights come out of caches, or a step gives several tokens" in claim_text(found)
+    assert "caches" not in claim_text(judged("1x H100 SXM, llama2-13b fp16, batch 1, 200 tok/s"))
 
 
 def test_the_one_that_adds_up() -> None:
@@ -115,9 +212,9 @@ def test_more_tokens_than_steps_take_speculation(text: str) -> None:
 
 def test_rounding_is_in_the_claim_s_favour() -> None:
     """700 W / 3.0 J are 233.3 tok/s; of 2.95 J they are 237.3."""
-    assert judged("1x H100 SXM, 3.0 J/token, 237 tok/s").verdict == "can"
-    assert judged("1x H100 SXM, 3.00 J/token, 237 tok/s").verdict == "cannot"
-    assert judged("1x H100 SXM, 3.0 J/token, 240 tok/s").verdict == "cannot"
+    assert judged("1x H100 SXM, GPU only, 3.0 J/token, 237 tok/s").verdict == "can"
+    assert judged("1x H100 SXM, GPU only, 3.00 J/token, 237 tok/s").verdict == "cannot"
+    assert judged("1x H100 SXM, GPU only, 3.0 J/token, 240 tok/s").verdict == "cannot"
 
 
 def test_a_chip_without_a_rating_sets_no_limit() -> None:
@@ -134,7 +231,7 @@ def test_a_stated_power_takes_the_rating_s_place() -> None:
 
 @given(st.floats(0.01, 100), st.floats(0.1, 10_000), st.integers(1, 64))
 def test_the_limit_is_power_over_energy_over_queries(joules: float, qps: float, count: int) -> None:
-    text = f"{count}x H100 SXM, {qps:.4f} QPS, {joules:.4f} J/token"
+    text = f"{count}x H100 SXM, {qps:.4f} QPS, {joules:.4f} J/token, GPUs only"
     limit = count * 700 / float(f"{joules:.4f}") / float(f"{qps:.4f}")
     assert judged(f"{text}, {limit * 1.02 + 0.01:.6f} tokens per query").verdict == ("cannot" if _tight(joules, qps) else "can")
     assert judged(f"{text}, {max(limit * 0.99, 1e-6):.6f} tokens per query").verdict == "can"
@@ -153,7 +250,7 @@ def spoken(text: str) -> dict[str, object]:
     figures = {name: getattr(claim, name) for name in ("qps", "j_per_token", "power_w", "memory", "tokens", "tok_per_s")}
     told: dict[str, object] = {name: round(one.value, 9) for name, one in figures.items() if one is not None}
     told["chips"] = [chip.name for chip in claim.chips]
-    extra = {"batch": claim.batch, "model": claim.model and claim.model.name, "precision": claim.precision}
+    extra = {"scope": claim.scope, "batch": claim.batch, "model": claim.model and claim.model.name, "precision": claim.precision}
     return told | {name: value for name, value in extra.items() if value is not None}
 
 
@@ -171,9 +268,13 @@ def spoken(text: str) -> dict[str, object]:
         ("B200, 250 mJ/token", {"chips": ["B200"], "j_per_token": 0.25}),
         ("2x B200, 1.9 kW", {"chips": ["B200"] * 2, "power_w": 1900.0}),
         ("2x B200, 900 W each", {"chips": ["B200"] * 2, "power_w": 1800.0}),
+        ("2x B200, 1.9 kW at the wall", {"chips": ["B200"] * 2, "power_w": 1900.0, "scope": "server"}),
+        ("2x B200, 0.5 J/token (GPUs only)", {"chips": ["B200"] * 2, "j_per_token": 0.5, "scope": "devices"}),
         ("B200 78% of GPU memory used", {"chips": ["B200"], "memory": 0.78}),
         ("B200, batch_size=128, LLaMA-2-13B FP16", {"chips": ["B200"], "batch": 128, "model": "llama2-13b", "precision": "fp16"}),
         ("8x NVIDIA H100 80GB HBM3s 1 qps", {"chips": ["H100 SXM"] * 8, "qps": 1.0}),
+        ("4x H100 SXM GPUs, 142 QPS", {"chips": ["H100 SXM"] * 4, "qps": 142.0}),
+        ("2x B200 accelerators, 0.5 J/token, GPUs only", {"chips": ["B200"] * 2, "j_per_token": 0.5, "scope": "devices"}),
     ],
 )
 def test_ways_to_say_it(text: str, told: dict[str, object]) -> None:
@@ -188,6 +289,8 @@ def test_ways_to_say_it(text: str, told: dict[str, object]) -> None:
         ("4x H100, 5 bananas", "'5' in the claim says nothing"),
         ("4x H100, pretty fast", "'pretty' in the claim says nothing"),
         ("4x H900, 142 QPS", "says nothing"),
+        ("4x H100, max 142 QPS", "'max' in the claim says nothing"),
+        ("4 GPUs of H100 SXM, 142 QPS", "'4' in the claim says nothing"),
         ("4x H100, 142 QPS, 99 QPS", "gives that figure twice"),
         ("0x H100, 142 QPS", "0 is no number of chips"),
         ("999999999x H100, 142 QPS", "is no number of chips"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,29 @@ def test_figures_make_sense(chip: Chip) -> None:
     if chip.bandwidth_tb_s:
         assert 0.1 <= chip.bandwidth_tb_s <= 30
     assert chip.tdp_w is None or 50 <= chip.tdp_w <= 1500
+    assert chip.limit_w is None or (chip.tdp_w is not None and chip.tdp_w < chip.limit_w <= 1500)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit_w", "rated_w"),
+    [
+        ("H20", 500.0, 500.0),
+        ("H20", 400.0, 400.0),
+        ("H20", 300.0, 400.0),
+        ("H20", None, 400.0),
+        ("H20", 700.0, 400.0),
+        ("A100 SXM 80GB", 500.0, 500.0),
+        ("H100 SXM", 500.0, 700.0),
+        ("MI250 die", 560.0, 280.0),
+        ("MI300A", 760.0, 760.0),
+        ("MLU370-X8 chip", 250.0, 125.0),
+        ("Ascend 910C", 500.0, None),
+    ],
+)
+def test_a_board_s_own_limit_counts_where_it_is_above_the_rating(name: str, limit_w: float | None, rated_w: float | None) -> None:
+    """Not where somebody has lowered it, nor where it is that of the whole card."""
+    (chip,) = [chip for chip in chips.all_chips() if chip.name == name]
+    assert chip.board_w(limit_w) == rated_w
 
 
 @pytest.mark.parametrize("chip", chips.all_chips(), ids=lambda chip: chip.name)
@@ -235,10 +259,20 @@ def test_a_chip_s_own_name_means_it(chip: Chip) -> None:
         ("nvidia", set()),
         ("80GB", set()),
         ("H1000", set()),
+        ("Rubin", {"Rubin"}),
     ],
 )
 def test_names_that_people_say(said: str, meant: set[str]) -> None:
     assert {chip.name for chip in chips.spoken(said)} == meant
+
+
+WORDS = sorted({word for chip in chips.all_chips() for word in chip.name.lower().split() if not re.search(r"\d", word)})
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_of_some_name_is_no_chip(word: str) -> None:
+    """`GPU` once was Intel's Data Center GPU Max 1550, and `SXM` an A100."""
+    assert {chip.name.lower() for chip in chips.spoken(word)} <= {word}
 
 
 def test_the_nearest_name() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bench.catalog import models as catalog
@@ -40,6 +42,15 @@ def test_every_source_parses_and_is_found_again(model: catalog.CatalogModel) -> 
     for precision, entry in model.sources.items():
         assert parse(entry.source).text == entry.source
         assert catalog.by_source(entry.source) == (model, precision)
+
+
+@pytest.mark.parametrize("model", catalog.all_models(), ids=lambda m: m.name)
+def test_every_source_is_the_same_tomorrow(model: catalog.CatalogModel) -> None:
+    """A version of a package and a hash of its file, or a commit: never a branch or a tag."""
+    for entry in model.sources.values():
+        source = parse(entry.source)
+        pinned = entry.sha256 is not None if source.kind == "pypi" else re.fullmatch("[0-9a-f]{40}", source.revision)
+        assert pinned, entry.source
 
 
 @pytest.mark.parametrize("model", [m for m in catalog.all_models() if m.ffn], ids=lambda m: m.name)

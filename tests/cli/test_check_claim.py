@@ -12,7 +12,7 @@ from tests.in_process import run_here
 def test_the_claim_everybody_copies(capsys: pytest.CaptureFixture[str]) -> None:
     ran = run_here(capsys, "check-claim", "4x H100 SXM, 142 QPS, 3.2 J/token, 78% memory")
     assert ran.code == 0
-    assert ran.out.splitlines()[0] == "These figures can be true together only if a query gets at most 6.2 output tokens."
+    assert ran.out.startswith("These figures can be true together only if a query gets at most 6.2 output tokens, or 12 if ")
     assert "875 tok/s / 142 QPS = at most 6.2 output tokens a query" in ran.out
 
 
@@ -36,6 +36,14 @@ def test_a_flag_replaces_what_the_text_says(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(run_here(capsys, "check-claim", text, "--tok-per-s", "875", "--json").out)["verdict"] == "can"
 
 
+def test_whose_joules_they_are_is_a_flag_too(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "8x B200, llama2-70b nvfp4, 102,909 tok/s, 0.1011 J/token at the wall"
+    ran = run_here(capsys, "check-claim", text, "--json")
+    assert (ran.code, json.loads(ran.out)["verdict"], json.loads(ran.out)["claim"]["scope"]) == (0, "can", "server")
+    assert run_here(capsys, "check-claim", text, "--scope", "devices").code == 1
+    assert "--scope server" in run_here(capsys, "check-claim", text.removesuffix(" at the wall")).out
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -51,6 +59,7 @@ def test_a_flag_replaces_what_the_text_says(capsys: pytest.CaptureFixture[str]) 
         (("H100 SXM", "--model", "llama2-14b"), "did you mean 'llama2-13b'?"),
         (("H100 SXM", "--precision", "fp17"), "did you mean"),
         (("H100 SXM", "--batch-size", "2.5"), "no whole number above zero"),
+        (("H100 SXM", "--qps", "1", "--scope", "rack"), "'devices', 'server'"),
     ],
 )
 def test_bad_input_is_named(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str) -> None:

@@ -185,6 +185,34 @@ def test_what_runs_counts_not_what_was_asked_for() -> None:
     assert "dense bf16" in (found["mfu"].source or "")
 
 
+@pytest.mark.parametrize(
+    ("limit_w", "rated_w", "says"),
+    [
+        (500.0, 1000, "2x H20: 1000 W rated (the limits that the boards tell, above the rating)"),
+        (400.0, 800, "2x H20: 800 W rated (press)"),
+        (None, 800, "2x H20: 800 W rated (press)"),
+    ],
+)
+def test_the_limit_that_a_board_tells_wins_over_a_lower_rating(limit_w: float | None, rated_w: float, says: str) -> None:
+    devices = boards("H100", 2, name="NVIDIA H20", memory_total_b=97871 * MIB, power_limit_w=limit_w)
+    found, _ = run(CASE, serving(), devices, model=weights())
+    assert found["tok_per_s_per_rated_w"].value == pytest.approx(1600 / rated_w)
+    assert found["tok_per_s_per_rated_w"].source == says
+
+
+def test_what_may_come_out_of_a_cache_says_so_and_may_pass_its_bound() -> None:
+    """270 MB every 60 us are 4.5 TB/s of 3.35: no reading of the memory, and no impossible trial."""
+    small = weights(shape={"parameters": 135_000_000, "layers": 30, "heads": 9, "kv_heads": 3, "head_dim": 64})
+    fast = serving(icl_ms=0.06, output_tok_per_s=16_000.0, input_tok_per_s=0.0, input_tokens=1.0, output_tokens=1.0)
+    found, reasons = run(CASE, fast, boards("H100"), model=small)
+    assert reasons == ()
+    assert (found["mbu"].value or 0) > 1
+    for name in ("mbu", "decode_roofline_share"):
+        assert "may come out of a cache" in (found[name].source or ""), name
+    large, _ = run(CASE, serving(), boards("H100"), model=weights())
+    assert not any("cache" in (metric.source or "") for metric in large.values())
+
+
 # --- what is not known --------------------------------------------------------------------------------------------------
 
 

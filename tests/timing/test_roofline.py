@@ -15,6 +15,7 @@ from bench.timing.roofline import (
     decode_bound,
     highest_peak,
     least_sure,
+    may_be_cached,
     output_bound,
     peak_format,
     peaks,
@@ -155,6 +156,14 @@ def test_the_highest_peak_is_of_any_format() -> None:
 
 def test_several_chips_are_as_sure_as_the_worst() -> None:
     assert least_sure([CHIPS["H100 SXM"], CHIPS["Ascend 910B2"], CHIPS["H20"]], "tflops") == "estimate"
+
+
+def test_weights_that_caches_may_hold() -> None:
+    """1.024 GB a chip: of fp16 weights 512 million."""
+    cost = known(ModelShape(parameters=600_000_000, layers=10, heads=8, kv_heads=2, head_dim=16))
+    assert not may_be_cached(cost, 1)
+    assert may_be_cached(cost, 2), "each holds half of them"
+    assert not may_be_cached(cost, 2, replicas=2), "each holds all of them"
 
 
 # --- bounds -------------------------------------------------------------------------------------------------------------
