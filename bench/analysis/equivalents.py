@@ -12,7 +12,7 @@ from bench.analysis.compare import Point, Ratio, mean_ratio
 from bench.catalog.chips import Chip
 from bench.records import TrialRecord
 from bench.timing.normalise import Hardware, Rates
-from bench.timing.roofline import By, Costs, output_bound, peaks
+from bench.timing.roofline import By, Costs, may_be_cached, output_bound, peaks
 
 OUTPUT = "output_tok_per_s"
 
@@ -31,7 +31,8 @@ class Measured:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modelled:
     """From the roofline alone: `least` chips would do, if they reached the bound of `tok_per_s` each; `alike` if they came as
-    near to theirs as this result to its own, None where its own isn't known. `fits`: chips that the weights need.
+    near to theirs as this result to its own, None where its own isn't known. `fits`: chips that the weights need. `cached`: the
+    bound is that of their memory, and they may do more, as so few weights may come out of their caches.
     """
 
     least: float
@@ -39,6 +40,7 @@ class Modelled:
     tok_per_s: float
     by: By
     fits: int
+    cached: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +95,14 @@ def against_roofline(
         return bound
     seconds, by = bound
     here = _bound_s(done, cost, own, precision) if own else "no chip"
+    least = tok_per_s * seconds
     return Modelled(
-        least=tok_per_s * seconds,
+        least=least,
         alike=None if isinstance(here, str) else seconds / here[0],
         tok_per_s=1.0 / seconds,
         by=by,
         fits=math.ceil(cost.parameters * cost.weight_b / (max(chip.memory_gb) * 1e9)),
+        cached=by == "memory" and may_be_cached(cost, max(math.ceil(least), 1)),
     )
 
 

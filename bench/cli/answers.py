@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from bench.printable import printable, printable_lines
-from bench.reports.text import csv_line
 from bench.store.sql import Answer
 
 _LEAST_CELL = 16
@@ -23,10 +22,11 @@ _GAP = 2
 def show_answer(answer: Answer, *, as_json: bool, as_csv: bool) -> None:
     """Print it on stdout in the form that is asked for, else in the one that suits whoever reads."""
     if as_json:
-        objects = [{name: _plain(value) for name, value in row.items()} for row in answer.objects]
+        objects = [{name: _plain(value, for_json=True) for name, value in row.items()} for row in answer.objects]
         click.echo(json.dumps(objects, allow_nan=False))
     elif as_csv:
         from bench.reports.export import no_formula
+        from bench.reports.text import csv_line
 
         lines = [answer.columns, *([_plain(value) for value in row] for row in answer.rows)]
         text = "".join(csv_line(map(no_formula, line)) for line in lines)
@@ -82,14 +82,14 @@ def _blocks(answer: Answer) -> Any:
     return Group(*parts) if parts else Text(f"no rows ({len(answer.columns)} columns)")
 
 
-def _plain(value: Any) -> Any:
-    """A value of DuckDB as JSON has it; what is not finite is null."""
+def _plain(value: Any, *, for_json: bool = False) -> Any:
+    """A value of DuckDB as Python has it; what is not finite is null in JSON, which has no word for it."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return None if for_json and not math.isfinite(value) else value
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, for_json=for_json) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, for_json=for_json) for item in value]
     if isinstance(value, decimal.Decimal):
         return float(value)
     if isinstance(value, datetime.datetime):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from bench.cli.columns import show
+from bench.cli.imported_table import keep_and_show
 from bench.cli.options import results_option
 from bench.errors import EXIT_OK
 from bench.lab.gpustack.server import GpuStackServer
-from bench.reports.imported import HEADER, imported_json, imported_notes, imported_rows
-from bench.store.imported import keep
 
 
 @click.command("import")
@@ -32,12 +29,5 @@ def import_(*, url: str, numbers: tuple[int, ...], api_key_env: str, as_json: bo
     server = GpuStackServer(url, api_key_env)
     chosen = [server.benchmark(number) for number in numbers] if numbers else list(server.benchmarks())
     found = [one for benchmark in chosen for one in server.results(benchmark)]
-    added = keep(results, found)
-    if as_json:
-        click.echo(json.dumps({"added": added, "known": len(found) - added, **imported_json(found)}, allow_nan=False))
-        return EXIT_OK
-    click.echo(f"{len(chosen)} benchmarks: {added} points imported, {len(found) - added} known already", err=True)
-    if found:
-        show(HEADER, imported_rows(found))
-        click.echo("\n".join(imported_notes(found)), err=True)
+    keep_and_show(results, found, source=f"{len(chosen)} benchmarks: ", as_json=as_json)
     return EXIT_OK

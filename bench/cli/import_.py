@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from bench.cli.columns import show
+from bench.cli.imported_table import keep_and_show
 from bench.cli.options import results_option
 from bench.errors import EXIT_OK
 from bench.importers.reading import FORMATS, read_file
-from bench.reports.imported import HEADER, imported_json, imported_notes, imported_rows
-from bench.store.imported import keep
 
 
 @click.command("import")
@@ -31,12 +28,5 @@ def import_(*, files: tuple[Path, ...], tool: str | None, as_json: bool, results
     bench import vllm-result.json
     bench import profile_export_aiperf.json --from aiperf
     """
-    found = [one for file in files for one in read_file(file, tool)]
-    added = keep(results, found)
-    if as_json:
-        click.echo(json.dumps({"added": added, "known": len(found) - added, **imported_json(found)}, allow_nan=False))
-        return EXIT_OK
-    click.echo(f"{added} imported, {len(found) - added} known already", err=True)
-    show(HEADER, imported_rows(found))
-    click.echo("\n".join(imported_notes(found)), err=True)
+    keep_and_show(results, [one for file in files for one in read_file(file, tool)], as_json=as_json)
     return EXIT_OK

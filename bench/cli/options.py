@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +13,23 @@ from bench.errors import UsageError
 from bench.units import parse_duration_s
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Number(click.types.FloatParamType):
+    """A number that is neither nan nor infinite: those pass every bound, or none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return found
+
+
+class NumberRange(click.FloatRange):
+    """The same within bounds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(Number().convert(value, param, ctx), param, ctx)
 
 
 def _checked(ctx: click.Context, _: click.Parameter, value: str) -> Path:
@@ -29,10 +45,13 @@ def a_day(ctx: click.Context, _: click.Parameter, value: str | None) -> str | No
     """Refuse what is no day written YYYY-MM-DD: days are compared as text. Raises: click.UsageError."""
     if value is None:
         return None
-    with suppress(ValueError):
-        if date.fromisoformat(value).isoformat() == value:
-            return value
-    raise click.UsageError(f"{value!r} is no day: write YYYY-MM-DD", ctx)
+    from bench.store.dates import check_day  # here: `--help` needs no store
+
+    try:
+        check_day(value)
+    except ValueError as error:
+        raise click.UsageError(str(error), ctx) from error
+    return value
 
 
 def duration_s(flag: str, text: str) -> float:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from bench.errors import UsageError
 from bench.imported import ImportedResult
 from bench.importers import guidellm
+from bench.importers.contradictions import contradictions
 from bench.importers.node import BadFile, Node
 from bench.importers.reading import identity
 
@@ -31,7 +32,7 @@ def read_point(benchmark: Any, point: Any, where: str) -> ImportedResult | None:
         told = json.dumps([about.at("id").count(), one.at("input_tokens").number(), point["raw_metrics"]], sort_keys=True)
         sha256 = hashlib.sha256(told.encode()).hexdigest()
         read = guidellm.read(Node({}), raw, identity(where, sha256, one.at("sequence").count() or 0))
-        return replace(read, tool="gpustack", **_about(about), notes=tuple(_notes(about, one)))
+        return replace(read, tool="gpustack", **_about(about), notes=(*_notes(about, one), *contradictions(read)))
     except BadFile as error:
         raise UsageError(str(error), hint=error.hint) from error
 

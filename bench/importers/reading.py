@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from bench import __version__, clock
 from bench.errors import UsageError
 from bench.identity import digest
 from bench.imported import ImportedResult
 from bench.importers import aiperf, guidellm, llama_bench, vllm_bench
+from bench.importers.contradictions import contradictions
 from bench.importers.node import BadFile, Node
 from bench.units import format_bytes
 
@@ -107,7 +110,8 @@ def _results(documents: list[Node], tool: str, file: str, sha256: str) -> Iterat
         raise BadFile(f"it holds {len(points)} results, more than {_MOST_RESULTS}")
     for place, (report, point) in enumerate(points):
         known = identity(file, sha256, place)
-        yield guidellm.read(report, point, known) if tool == "guidellm" else _MODULES[tool].read(point, known)
+        one = guidellm.read(report, point, known) if tool == "guidellm" else _MODULES[tool].read(point, known)
+        yield replace(one, notes=(*one.notes, *contradictions(one)))
 
 
 def _points(documents: list[Node], tool: str) -> Iterator[tuple[Node, Node]]:

@@ -29,14 +29,20 @@ def chip_called(name: str) -> Chip:
 
 def equivalents(lab: Lab, record: TrialRecord, chip: Chip) -> Equivalents:
     """How many of `chip` the point of a trial is worth. Raises: UsageError (it has no valid throughput), StoreError."""
-    same = points(lab, f"workload_id = {quoted(record.key.workload_id)} AND model = {quoted(record.case.model)}")
-    own = next((point for point in same if point.key == pool_key(record)), None)
+    half = half_of_a_pair(record)
+    if half:
+        raise UsageError(f"trial {record.key.trial_id} is not comparable: {half}", hint="measure the two of them as one endpoint")
+    same = f"workload_id = {quoted(record.key.workload_id)} AND model = {quoted(record.case.model)}"
+    # both sides of an A/B pair may be the same case: repeats of one role are pooled, and neither is a reference for others
+    in_role = points(lab, f"{same} AND role = {quoted(record.key.role)}")
+    own = next((point for point in in_role if point.key == pool_key(record)), None)
     values = own.samples[OUTPUT].values if own is not None else ()
     if own is None or not values:
         why = f"bench table --run {record.key.run_id}"
         raise UsageError(f"trial {record.key.trial_id} has no valid throughput", hint=f"{why} says why")
     here = served_by(record)
-    others = [(point, count) for point in newest_points(same) if point is not own and (count := _count(lab, point, own, chip))]
+    references = [point for point in newest_points(points(lab, f"{same} AND role = 'measure'")) if point.key != own.key]
+    others = [(point, count) for point in references if (count := _count(lab, point, own, chip))]
     measured = against_measured(own, others)
     tok_per_s = sum(values) / len(values)
     modelled = _modelled(record, tok_per_s, here, chip)
@@ -66,8 +72,26 @@ def _count(lab: Lab, point: Point, own: Point, chip: Chip) -> int:
     if not point.devices or not all(chip.calls_itself(name) for name in point.devices):
         return 0
     run = records(lab, TrialFilter(run_id=point.run_id, model=point.model))
-    chips = next((served_by(record).chips for record in run if pool_key(record) == point.key), ())
+    first = next((record for record in run if pool_key(record) == point.key), None)
+    if first is None or half_of_a_pair(first):
+        return 0
+    chips = served_by(first).chips
     return len(chips) if all(one == chip for one in chips) else 0
+
+
+def half_of_a_pair(record: TrialRecord) -> str | None:
+    """Why an engine's tokens are not those of a whole service: it does only the prefill or only the decode of a pair.
+
+    Source: vLLM's `--kv-transfer-config` (`kv_role`), SGLang's `--disaggregation-mode`.
+    """
+    told = {**record.case.engine_args, **(record.engine.settings if record.engine is not None else {})}
+    for name, value in told.items():
+        word, text = name.lstrip("-").replace("-", "_"), str(value)
+        if word == "disaggregation_mode" and text in ("prefill", "decode"):
+            return f"its engine does only the {text} of a pair ({name})"
+        if word == "kv_transfer_config" and ("kv_producer" in text or "kv_consumer" in text):
+            return f"its engine does only one half of a prefill/decode pair ({name})"
+    return None
 
 
 def _none_measured(chip: Chip, own: Point) -> str:

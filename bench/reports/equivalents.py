@@ -7,6 +7,8 @@ from typing import Any
 from bench.analysis.equivalents import Equivalents, Measured, Modelled
 from bench.reports.rows import device_label, load_label
 from bench.reports.text import number_text
+from bench.timing.normalise import running_precision
+from bench.timing.roofline import CACHED
 
 SCALES = "chips share the work without loss: n of them do n times what one does"
 
@@ -14,17 +16,21 @@ SCALES = "chips share the work without loss: n of them do n times what one does"
 def equivalents_text(found: Equivalents) -> str:
     """The result, what it is worth beside measured chips, and beside their roofline, with what each assumes."""
     record, case = found.record, found.record.case
-    lengths = f"{case.input_tokens.mean}/{case.output_tokens.mean}"
+    setting = case.model, _precision(found) or "precision not said", case.engine, load_label(case.load)
     return "\n".join(
         [
             f"{number_text(found.tok_per_s)} output tok/s on {device_label(record)} ({found.repeats} valid trials)",
-            f"{case.model}, {case.precision or 'precision not said'}, {case.engine}, {load_label(case.load)}, {lengths} tokens",
+            f"{', '.join(setting)}, {case.input_tokens.mean}/{case.output_tokens.mean} tokens",
             "",
             *_measured(found),
             *_modelled(found),
             f"assumed: {SCALES}",
         ]
     )
+
+
+def _precision(found: Equivalents) -> str | None:
+    return running_precision(found.record.case, found.record.engine)
 
 
 def _measured(found: Equivalents) -> list[str]:
@@ -51,9 +57,11 @@ def _modelled(found: Equivalents) -> list[str]:
     if one is None:
         return [f"roofline, not measured: - ({found.modelled_reason})"]
     lines = [
-        f"roofline, not measured: at least {number_text(one.least)} x {found.chip.name}",
+        f"roofline, not measured: {'' if one.cached else 'at least '}{number_text(one.least)} x {found.chip.name}",
         f"  if each reached its bound of {number_text(one.tok_per_s)} tok/s (by {one.by})",
     ]
+    if one.cached:
+        lines.append(f"  which is no limit: {CACHED}, and then fewer would do")
     if one.alike is not None:
         lines.append(f"  {number_text(one.alike)} if they came as near to their bound as these to theirs")
     if one.fits > 1:
@@ -66,6 +74,7 @@ def equivalents_json(found: Equivalents) -> dict[str, Any]:
     return {
         "trial": found.record.key.trial_id,
         "chip": found.chip.name,
+        "precision": _precision(found),
         "output_tok_per_s": found.tok_per_s,
         "trials": found.repeats,
         "chips": found.hardware.label or None,
@@ -95,5 +104,5 @@ def _measured_json(one: Measured | None) -> dict[str, Any] | None:
 def _modelled_json(one: Modelled | None) -> dict[str, Any] | None:
     if one is None:
         return None
-    bound = {"bound_tok_per_s": one.tok_per_s, "bound_by": one.by}
+    bound = {"bound_tok_per_s": one.tok_per_s, "bound_by": one.by, "may_be_cached": one.cached}
     return {"least": one.least, "alike": one.alike, **bound, "weights_need": one.fits}

@@ -30,7 +30,7 @@ _PERCENTILES = {"p001": 0.1, "p01": 1, "p05": 5, "p10": 10, "p25": 25, "p50": 50
 _MOST_SAMPLES = 20
 """Failed requests that are told one by one."""
 _OURS = ("j_per_output_tok", "j_per_request", "memory_used_peak_b", "memory_reserved_util", "mfu", "mbu")
-_STRATEGIES = {"constant": "constant", "poisson": "poisson", "burst": "throughput", "gamma": "poisson", "trace": "poisson"}
+_STRATEGIES = {"constant": "constant", "poisson": "poisson", "burst": "throughput"}
 
 
 def guidellm_report(trials: Sequence[Trial]) -> dict[str, Any]:
@@ -174,10 +174,14 @@ def _quantile(ordered: FloatArray, weights: FloatArray, p: float) -> float:
 
 
 def _strategy(load: LoadSpec) -> dict[str, Any]:
+    """The load in GuideLLM's words where it has them, else in ours: `gamma`, `trace` and `stages` are none of its strategies."""
+    if load.stages:
+        return {"type_": "stages", "stages": codec.to_builtins(load.stages), "max_concurrency": load.max_concurrency}
     if load.kind == "closed":
         return {"type_": "concurrent", "streams": load.batch_size}
-    kind = _STRATEGIES[load.arrivals or "poisson"]
-    return {"type_": kind, "rate": load.request_rate, "max_concurrency": load.max_concurrency}
+    arrivals = load.arrivals or "poisson"
+    told = {"type_": _STRATEGIES.get(arrivals, arrivals), "rate": load.request_rate, "max_concurrency": load.max_concurrency}
+    return told | ({"burstiness": load.burstiness} if arrivals == "gamma" else {})
 
 
 def _scheduler(record: TrialRecord, log: EventLog, window: Window) -> dict[str, float]:

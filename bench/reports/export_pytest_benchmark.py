@@ -1,7 +1,8 @@
 """Points in the JSON of pytest-benchmark, for `pytest-benchmark compare` and github-action-benchmark. Pure.
 
 It knows seconds alone, less being better: a point is told as seconds an output token (its `ops` are tokens a second), TTFT and
-TPOT, a round being a valid trial. Joules and memory are no seconds: they are in `extra_info`.
+TPOT, a round being a valid trial. Joules and memory are no seconds: they are in `extra_info`. `fullname`, by which files of two
+runs are compared, is that of the same setting on the same host; within a file no two benchmarks share one.
 
 Source: pytest_benchmark/stats.py and session.py of pytest-benchmark 5.
 """
@@ -9,7 +10,8 @@ Source: pytest_benchmark/stats.py and session.py of pytest-benchmark 5.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,7 +34,9 @@ def pytest_benchmark_json(records: Sequence[TrialRecord]) -> bytes:
     told = {
         "machine_info": _machine(found),
         "commit_info": {"id": None, "project": "tokjoule", "dirty": False},
-        "benchmarks": [benchmark for row in found for benchmark in _benchmarks(row)],
+        "benchmarks": [
+            benchmark for row, place in zip(found, _places(found), strict=True) for benchmark in _benchmarks(row, place)
+        ],
         "datetime": datetime.fromtimestamp(last / NS_PER_S, tz=UTC).isoformat(),
         "version": f"tokjoule {__version__}",
     }
@@ -48,14 +52,45 @@ def _machine(found: Sequence[Row]) -> dict[str, Any]:
     return {"node": host.host_id, "system": host.system, "release": host.release, "machine": host.machine, "cpu": cpu}
 
 
-def _benchmarks(row: Row) -> Iterator[dict[str, Any]]:
+_APART: tuple[Callable[[TrialRecord], str | None], ...] = (
+    lambda trial: trial.key.run_id,
+    lambda trial: trial.key.role,
+    lambda trial: trial.config_id,
+)
+"""What tells points of one setting and host apart where a file has several, the first that does."""
+
+
+def _places(found: Sequence[Row]) -> list[str]:
+    """What each point is, for people and for `fullname`: its setting and host, and more only where that is not enough."""
+    places = [f"{'-'.join(_params(row).values())}@{row.first.host.host_id}" for row in found]
+    names = [f"{row.case.suite}::{row.case.name}" for row in found]
+    for told in _APART:
+        often = Counter(zip(names, places, strict=True))
+        places = [
+            f"{place} {told(row.first)}" if often[(name, place)] > 1 else place
+            for row, name, place in zip(found, names, places, strict=True)
+        ]
+    return places
+
+
+def _params(row: Row) -> dict[str, str]:
+    return {
+        "model": row.case.model,
+        "precision": row.precision,
+        "engine": row.case.engine,
+        "devices": row.devices,
+        "load": row.load,
+        "lengths": row.lengths,
+    }
+
+
+def _benchmarks(row: Row, place: str) -> Iterator[dict[str, Any]]:
     valid = [trial for trial in row.trials if trial.status is Status.VALID]
     for quantity, metric in (("s_per_output_tok", "output_tok_per_s"), ("ttft_p50_s", "ttft_ms"), ("tpot_p50_s", "tpot_ms")):
         values = [value for trial in valid if (value := _number(trial, metric))]
         if values:
-            yield _benchmark(
-                row, quantity, [1 / v for v in values] if metric == "output_tok_per_s" else [v / _MS_PER_S for v in values]
-            )
+            seconds = [1 / v for v in values] if metric == "output_tok_per_s" else [v / _MS_PER_S for v in values]
+            yield _benchmark(row, place, quantity, seconds)
 
 
 def _number(trial: TrialRecord, name: str) -> float | None:
@@ -64,16 +99,8 @@ def _number(trial: TrialRecord, name: str) -> float | None:
     return value
 
 
-def _benchmark(row: Row, quantity: str, seconds: list[float]) -> dict[str, Any]:
-    case, first = row.case, row.first
-    params = {
-        "model": case.model,
-        "precision": row.precision,
-        "engine": case.engine,
-        "devices": row.devices,
-        "load": row.load,
-        "lengths": row.lengths,
-    }
+def _benchmark(row: Row, place: str, quantity: str, seconds: list[float]) -> dict[str, Any]:
+    case, first, params = row.case, row.first, _params(row)
     told = {
         "run_id": first.key.run_id,
         "case_id": first.key.case_id,
@@ -83,7 +110,7 @@ def _benchmark(row: Row, quantity: str, seconds: list[float]) -> dict[str, Any]:
     return {
         "group": quantity,
         "name": f"{case.name}[{quantity}]",
-        "fullname": f"{case.suite}::{case.name}[{quantity}]",
+        "fullname": f"{case.suite}::{case.name}[{quantity}] {place}",
         "params": params,
         "param": "-".join(params.values()),
         "extra_info": told | {name: [_number(trial, name) for trial in row.trials] for name in _EXTRA},

@@ -7,15 +7,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from bench import clock, codec
 from bench.errors import StoreError
 from bench.store import layout
 from bench.store.database import temp_table
+from bench.store.dates import check_day, check_moment
 from bench.store.locks import exclusive
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ _COLUMNS = {
 }
 
 
+_Count = Annotated[int, Meta(ge=0, le=10**9)]
+
+
 class Finding(Struct, frozen=True, kw_only=True):
     """What one night of one metric of a series was judged to be. `worse_percent` is negative for better; `since`: the night on
     which it began; `pairs`: how many confirm it or don't, with their one-sided `pairs_p`. `judged_at`: UTC, set when it is kept.
@@ -64,12 +68,20 @@ class Finding(Struct, frozen=True, kw_only=True):
     label: str
     worse_percent: float | None
     z: float | None
-    baseline_nights: int | None
+    baseline_nights: _Count | None
     since: str | None
-    pairs: int | None
+    pairs: _Count | None
     pairs_p: float | None
     message: str
     judged_at: str = ""
+
+    def check_dates(self) -> None:
+        """Raises: ValueError."""
+        check_day(self.night)
+        if self.since is not None:
+            check_day(self.since)
+        if self.judged_at:
+            check_moment(self.judged_at)
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
@@ -79,6 +91,10 @@ class Accepted(Struct, frozen=True, kw_only=True):
     metric: str | None
     night: str
     reason: str
+
+    def check_dates(self) -> None:
+        """Raises: ValueError."""
+        check_day(self.night)
 
     def about(self, series_id: str, metric: str) -> bool:
         """Whether it is about that metric of that series."""
@@ -142,7 +158,9 @@ def _read(path: Path, kind: type[_Line]) -> list[_Line]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                found.append(codec.decode(line, kind))
+                one = codec.decode(line, kind)
+                one.check_dates()
+                found.append(one)
             except ValueError as error:
                 raise StoreError(
                     f"{path}:{number}: no {kind.__name__.lower()} line: {error}", hint="mend or delete that line"

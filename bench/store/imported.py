@@ -14,6 +14,7 @@ from bench.errors import StoreError
 from bench.imported import ImportedResult
 from bench.store import layout
 from bench.store.database import temp_table
+from bench.store.dates import check_moment
 from bench.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -114,8 +115,10 @@ def _files(results: Path) -> list[Path]:
 
 def _read(path: Path) -> ImportedResult:
     try:
-        return codec.decode(layout.read_plain(path), ImportedResult)
+        found = codec.decode(layout.read_plain(path), ImportedResult)
+        check_moment(found.imported_at)
     except OSError as error:
         raise StoreError(f"{path} can't be read: {error.strerror}", hint="mend it or move it away") from error
     except ValueError as error:
         raise StoreError(f"{path} is no imported result: {error}", hint="remove it, and import its file again") from error
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,17 @@ _SMALL_ROWS = 100_000
 _SMALL_B = 64 << 20
 _OURS = ("date", "filename", "file_row_number")
 """Columns that a query adds; a file that has one of its own would break it."""
+_COUNTS = {
+    REQUESTS: tuple(name for name in parquet.REQUEST_COLUMNS if name.endswith("_tokens")),
+    CHUNKS: ("tokens", "text_b"),
+    TELEMETRY: ("power_w", "energy_j", "memory_used_b", "engine_memory_b", "utilisation", "clock_mhz", "foreign_processes"),
+}
+"""Columns in which nothing is below 0: what is missing is NULL."""
 
 
 def check_parquet(path: Path, trial_id: str) -> None:
-    """Refuse a file that is no Parquet, has other types, claims more than it can hold, or rows of another trial.
+    """Refuse a file that is no Parquet, has other types, claims more than it can hold, rows of another trial or
+    amounts that are none.
 
     Raises: BadShard, OSError.
     """
@@ -43,6 +51,7 @@ def check_parquet(path: Path, trial_id: str) -> None:
             _check_size(con, path, size_b)
             _check_columns(con, path)
             _check_trial(con, path, trial_id)
+            _check_counts(con, path)
     except duckdb.Error as error:
         raise BadShard(f"{path.name} can't be read: {str(error).splitlines()[0][:200]}") from error
 
@@ -78,3 +87,17 @@ def _check_trial(con: duckdb.DuckDBPyConnection, path: Path, trial_id: str) -> N
     query = "SELECT 1 FROM read_parquet($1, hive_partitioning = false) WHERE trial_id IS DISTINCT FROM $2 LIMIT 1"
     if con.execute(query, [str(path.absolute()), trial_id]).fetchone() is not None:
         raise BadShard(f"{path.name} has rows of another trial")
+
+
+def _check_counts(con: duckdb.DuckDBPyConnection, path: Path) -> None:
+    source = con.read_parquet(str(path.absolute()), hive_partitioning=False)
+    there = [name for name in _COUNTS[path.name] if name in source.columns]
+    if not there:
+        return
+    ends = ", ".join(f"min({name}), max({name})" for name in there)
+    query = f"SELECT {ends} FROM read_parquet($1, hive_partitioning = false)"  # noqa: S608 - names of our own
+    found = con.execute(query, [str(path.absolute())]).fetchone() or ()
+    for name, *both in zip(there, found[::2], found[1::2], strict=True):
+        wrong = next((end for end in both if end is not None and not 0 <= end < math.inf), None)
+        if wrong is not None:
+            raise BadShard(f"{path.name} has {name} of {wrong:g}, which is no amount")

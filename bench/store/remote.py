@@ -36,7 +36,9 @@ class RemoteFolder:
     def folders(self) -> Iterator[tuple[str, list[str]]]:
         """(folder, names of the files in it), in a stable order. Raises: UsageError, StoreError."""
         try:
-            paths = [self._root] if self._files.isfile(self._root) else self._files.find(self._root)
+            paths = self._files.find(self._root)  # of a file: itself
+            if not paths:
+                self._files.ls(self._root, detail=False)  # `find` takes what can't be reached for what is empty
         except FileNotFoundError:
             paths = []
         except Exception as error:  # each backend has errors of its own

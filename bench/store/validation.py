@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import codec
-from bench.records import SCHEMA_VERSION, TrialRecord
+from bench.records import SCHEMA_VERSION, Metric, TrialRecord
 from bench.store import layout
+from bench.timing.spec import SPECS
 from bench.units import format_bytes
 
 TRIAL_JSON_LIMIT_B = 16 << 20
@@ -132,7 +133,7 @@ def _check_names(record: TrialRecord) -> None:
 
 
 def _check_numbers(record: TrialRecord) -> None:
-    """JSON, which every record comes from, has no NaN and no infinity: numbers can only be too large."""
+    """JSON, which every record comes from, has no NaN and no infinity: numbers can only be too large or too small."""
     if not _surely_fit(codec.encode(record)):
         plain = codec.to_builtins(record)
         plain.pop("extra")
@@ -140,11 +141,25 @@ def _check_numbers(record: TrialRecord) -> None:
             if not -_INT64_LIMIT <= value < _INT64_LIMIT:
                 raise BadShard(f"{where} does not fit into 64 bits: {str(value)[:40]}")
     for name, metric in record.metrics.items():
-        if metric.name != name:
-            raise BadShard(f"metrics[{name[:80]!r}] holds a metric named {metric.name[:80]!r}")
-        for number in (metric.value, metric.mean, metric.p50, metric.p90, metric.p99):
-            if number is not None and abs(number) > _LARGEST:
-                raise BadShard(f"metrics[{name[:80]!r}] is {number:g}, larger than anything that can be measured")
+        _check_metric(name, metric)
+    for what, window in (("window", record.window), ("idle", record.idle), ("resident", record.resident)):
+        if window is not None and window.t1_ns < window.t0_ns:
+            raise BadShard(f"its {what} ends {(window.t0_ns - window.t1_ns) / 1e9:g} s before it begins")
+
+
+def _check_metric(name: str, metric: Metric) -> None:
+    """Its interval may reach below 0, and what this bench does not know may be anything. Raises: BadShard."""
+    if metric.name != name:
+        raise BadShard(f"metrics[{name[:80]!r}] holds a metric named {metric.name[:80]!r}")
+    spec = SPECS.get(name)
+    least = -_LARGEST if spec is None or spec.signed else 0.0
+    for number in (metric.value, metric.mean, metric.p50, metric.p90, metric.p99):
+        if number is not None and abs(number) > _LARGEST:
+            raise BadShard(f"metrics[{name[:80]!r}] is {number:g}, larger than anything that can be measured")
+        if number is not None and number < least:
+            raise BadShard(f"metrics[{name[:80]!r}] is {number:g}, which can't be below 0")
+    if metric.n < 0:
+        raise BadShard(f"metrics[{name[:80]!r}] is of {metric.n} observations")
 
 
 def _surely_fit(data: bytes) -> bool:

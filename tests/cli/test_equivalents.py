@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench.records import DeviceInfo, LoadSpec, TrialRecord
+from bench.timing.roofline import CACHED
 from tests.factories import make_case, make_device, make_engine, make_metric, make_metrics, make_record, save_trial
 from tests.in_process import Ran, run_here
 
@@ -106,6 +108,77 @@ def test_a_chip_that_is_not_one(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert says in ran.err
 
 
+def save_pair(folder: Path, base: float, cand: float) -> dict[str, str]:
+    """Three A/B pairs of one case with itself: on MI300X, in one run. The trial of each role."""
+    ids = {}
+    for repeat in range(3):
+        for role, tok_per_s in (("ab_base", base), ("ab_cand", cand)):
+            made = trial("run-pair", repeat, tok_per_s, boards(MI300X, 2))
+            ids[role] = f"{role}-{repeat}"
+            save_trial(folder, replace(made, key=replace(made.key, trial_id=ids[role], role=role)))
+    return ids
+
+
+def test_the_two_sides_of_a_pair_are_not_pooled(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """An A/A pair has one case, configuration, host and run: only the role tells its sides apart."""
+    ids = save_pair(tmp_path, 800.0, 1200.0)
+    for role, tok_per_s in (("ab_base", 800.0), ("ab_cand", 1200.0)):
+        ran = run_here(capsys, "equivalents", ids[role], "--results", str(tmp_path), "--json")
+        assert ran.code == 0, ran.err
+        found = json.loads(ran.out)
+        assert (found["output_tok_per_s"], found["trials"]) == (pytest.approx(tok_per_s), 3)
+
+
+def test_a_side_of_a_pair_is_no_reference(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    save_pair(tmp_path, 8000.0, 8000.0)
+    for repeat in range(3):
+        save_trial(tmp_path, trial("run-own", repeat, 900.0, boards(MI300X, 2)))
+    found = json.loads(worth(capsys, tmp_path, "--chip", "MI300X", "--json").out)
+    assert found["measured"] is None
+
+
+@pytest.mark.parametrize(
+    ("engine_args", "half"),
+    [
+        ({"disaggregation_mode": "prefill"}, True),
+        ({"disaggregation-mode": "decode"}, True),
+        ({"disaggregation-mode": "null"}, False),
+        ({"kv_transfer_config": '{"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}'}, True),
+        ({"kv-transfer-config": '{"kv_connector": "NixlConnector", "kv_role": "kv_producer"}'}, True),
+        ({"kv_transfer_config": '{"kv_connector": "LMCacheConnector", "kv_role": "kv_both"}'}, False),
+        ({"max_num_seqs": 8}, False),
+    ],
+)
+def test_one_half_of_prefill_and_decode_is_not_comparable(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, engine_args: dict[str, str], half: bool
+) -> None:
+    for repeat in range(3):
+        save_trial(tmp_path, trial("run-half", repeat, 4000.0, boards(H100, 1), engine_args=engine_args))
+        save_trial(tmp_path, trial("run-own", repeat, 900.0, boards(MI300X, 2)))
+    own = json.loads(worth(capsys, tmp_path, "--json").out)
+    assert (own["measured"] is None) is half, "half of a service is no reference either"
+    its_own = trial("run-half", 0, 4000.0, boards(H100, 1), engine_args=engine_args)
+    ran = run_here(capsys, "equivalents", its_own.key.trial_id, "--results", str(tmp_path))
+    assert ran.code == (2 if half else 0)
+    assert ("is not comparable: its engine does only" in ran.err) is half
+
+
+def test_the_precision_is_the_one_that_ran(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    made = trial("run-own", 0, 900.0, boards(MI300X, 2), precision=None)
+    save_trial(tmp_path, replace(made, engine=make_engine(name="vllm", version="0.11", precision="bf16")))
+    for more, told in (((), "llama2-13b, bf16, vllm, batch"), (("--json",), '"precision": "bf16"')):
+        assert told in run_here(capsys, "equivalents", "latest", "--results", str(tmp_path), *more).out
+
+
+def test_a_bound_that_caches_may_pass_is_called_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    save_trial(tmp_path, trial("run-own", 0, 900.0, boards(H100, 1), model="smollm2-135m-instruct", precision="bf16"))
+    text = run_here(capsys, "equivalents", "latest", "--results", str(tmp_path)).out
+    assert "at least" not in text
+    assert "which is no limit: so few weights may come out of a cache" in text
+    found = json.loads(run_here(capsys, "equivalents", "latest", "--results", str(tmp_path), "--json").out)
+    assert (found["roofline"]["bound_by"], found["roofline"]["may_be_cached"]) == ("memory", True)
+
+
 # --- the table ----------------------------------------------------------------------------------------------------------
 
 
@@ -133,3 +206,11 @@ def test_tokens_beside_their_price(capsys: pytest.CaptureFixture[str], results: 
     query = "SELECT tok_per_s_per_usd_hour AS n FROM costs WHERE run_id = 'run-two' AND region = 'WORLD'"
     (row,) = json.loads(run_here(capsys, "sql", query, "--json", "--results", str(results)).out)
     assert row["n"] == pytest.approx(600 / (2 * 2.99), rel=1e-3)
+
+
+def test_the_table_says_where_a_cache_may_pass_the_bound(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    made = trial("run-own", 0, 900.0, boards(H100, 1))
+    mbu = make_metric("mbu", 1.3, source=f"1x H100 SXM: 3.35 TB/s (datasheet); {CACHED}")
+    save_trial(tmp_path, replace(made, metrics=made.metrics | {"mbu": mbu}))
+    out = run_here(capsys, "table", "--columns", "roofline", "--results", str(tmp_path)).out
+    assert f"against 1x H100 SXM: 3.35 TB/s (datasheet); {CACHED}" in out.splitlines()

@@ -11,17 +11,18 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from msgspec import structs
 
 from bench.importers import vllm_bench
 from bench.importers.node import Node
-from bench.records import LoadResult, LoadSpec, Status, Telemetry
+from bench.records import LoadResult, LoadSpec, Status, Telemetry, TrialRecord
 from bench.reports.export import to_json, to_parquet
 from bench.reports.export_guidellm import guidellm_report
 from bench.reports.export_pytest_benchmark import pytest_benchmark_json
 from bench.reports.export_vllm_bench import vllm_bench_lines
 from bench.timing.trial import measure
 from tests.exchange.gpustack_venv import gpustack_python
-from tests.factories import make_case, make_event_log, make_metrics, make_record, save_trial
+from tests.factories import make_case, make_event_log, make_host, make_metrics, make_record, save_trial
 from tests.in_process import Bench
 from tests.timing.builders import HEALTHY
 
@@ -175,6 +176,53 @@ def test_pytest_benchmark_compare_reads_it(results: Path, bench: Bench, tmp_path
     ran = subprocess.run(program, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
     assert "point[s_per_output_tok]" in ran.stdout
     assert "point[ttft_p50_s]" in ran.stdout
+
+
+def exported_benchmarks(*records: TrialRecord) -> dict[str, dict[str, Any]]:
+    """Benchmarks of tokens a second by their full name, none of which is there twice."""
+    told = [one for one in json.loads(pytest_benchmark_json(records))["benchmarks"] if one["group"] == "s_per_output_tok"]
+    assert len({one["fullname"] for one in told}) == len(told)
+    return {one["fullname"]: one for one in told}
+
+
+def test_pytest_benchmark_calls_the_same_setting_of_two_runs_the_same() -> None:
+    old, new = (exported_benchmarks(make_record(run_id=run_id)) for run_id in ("run-1", "run-2"))
+    assert set(old) == set(new)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"run_id": "run-2"},
+        {"host": make_host(host_id="host0002")},
+        {"case": make_case(engine="other")},
+        {"case": make_case(precision="fp8")},
+        {"case": make_case(load=LoadSpec(kind="closed", batch_size=64))},
+        {"case": make_case(seed=1)},
+        {"config_id": "config-2"},
+        {"key": structs.replace(make_record().key, role="ab_cand", trial_id="cand")},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_pytest_benchmark_tells_all_that_differ_in_one_file_apart(other: dict[str, Any]) -> None:
+    assert len(exported_benchmarks(make_record(), make_record(**other))) == 2
+
+
+def test_pytest_benchmark_compares_two_runs_by_full_name(tmp_path: Path) -> None:
+    """Each run has two settings; each setting stands beside itself, and no other."""
+    for run_id, tok_per_s in (("run-1", 400.0), ("run-2", 500.0)):
+        cases = (make_case(), make_case(load=LoadSpec(kind="closed", batch_size=64)))
+        records = [make_record(run_id=run_id, case=case, metrics=make_metrics(output_tok_per_s=tok_per_s)) for case in cases]
+        (tmp_path / f"{run_id}.json").write_bytes(pytest_benchmark_json(records))
+    words = ["compare", "run-1.json", "run-2.json", "--group-by=fullname", "--columns=ops,rounds"]
+    program = [sys.executable, "-c", "import sys; from pytest_benchmark.cli import main; main()", *words]
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True)
+    groups = [part for part in ran.stdout.split("\n\n") if "[s_per_output_tok]" in part and "tests" in part]
+    assert len(groups) == 2, ran.stdout
+    for group in groups:
+        assert "2 tests" in group
+        assert "400.0" in group
+        assert "500.0" in group
 
 
 # --- guidellm ---------------------------------------------------------------------------------------------------------

@@ -114,6 +114,40 @@ def test_zero_of_a_failed_run_is_no_latency(tmp_path: Path) -> None:
     assert one.output_tokens is None
 
 
+@pytest.mark.parametrize(
+    ("tool", "changes", "told"),
+    [
+        ("vllm-bench", {"completed": 30}, "impossible: 30 requests completed or failed, of 24 in all"),
+        ("vllm-bench", {"failed": 1}, "impossible: 25 requests completed or failed, of 24 in all"),
+        ("vllm-bench", {"median_ttft_ms": 900.0}, "impossible: ttft_ms has a p50 of 900 above its p99 of"),
+        ("vllm-bench", {"total_token_throughput": 100.0}, "output tok/s of 100 tok/s in all"),
+        ("guidellm", {"benchmarks.0.metrics.request_totals.successful": 99}, "requests completed or failed, of 24 in all"),
+        (
+            "guidellm",
+            {"benchmarks.0.metrics.request_latency.successful.percentiles.p90": 1.0},
+            "impossible: e2e_ms has a p50 of",
+        ),
+        ("aiperf", {"time_to_first_token.p90": 1e6}, "impossible: ttft_ms has a p90 of 1e+06 above its p99 of"),
+        ("aiperf", {"total_token_throughput.avg": 1.0}, "output tok/s of 1 tok/s in all"),
+    ],
+)
+def test_what_contradicts_itself_is_told(tool: str, changes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    content = sample(tool)
+    assert not any(note.startswith("impossible") for one in read_file(SAMPLES / TOOLS[tool]) for note in one.notes)
+    for path, value in changes.items():
+        content = changed(content, path, value)
+    (one,) = read_file(written(tmp_path, content))
+    notes = [note for note in one.notes if note.startswith("impossible")]
+    assert len(notes) == 1
+    assert told in notes[0]
+
+
+def test_the_table_tells_a_contradiction(results: Path, bench: Bench, tmp_path: Path) -> None:
+    ran = bench("import", str(written(tmp_path, sample("vllm-bench") | {"completed": 30})))
+    assert "impossible: 30 requests" in ran.err
+    assert "impossible: 30 requests" in bench("table", "--imported").err
+
+
 WRONG = [
     ("vllm-bench", "duration", -3.5, "$.duration is -3.5, below 0"),
     ("vllm-bench", "duration", math.nan, "$.duration is nan, not a finite number"),
@@ -307,6 +341,18 @@ def test_the_page_says_what_each_key_is_and_is_not(dialect: Dialect) -> None:
         assert f"| {dialect.tool} | `{key.key}` | `{key.name}` | {key.differs} |" in PAGE
     for name, why in dialect.no_equal.items():
         assert f"| {dialect.tool} | `{name}` | none | {why} |" in PAGE
+
+
+@pytest.mark.parametrize("date", ["yesterday", "2026-13-01T00:00:00Z", "2026-12-01", ""])
+def test_a_bad_date_among_the_imported_results_names_its_file(results: Path, bench: Bench, date: str) -> None:
+    bench("import", str(SAMPLES / TOOLS["vllm-bench"]))
+    (path,) = (results / "imported").iterdir()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"imported_at": date}))
+    for args in (("table", "--imported"), ("sql", "SELECT * FROM imported")):
+        ran = bench(*args)
+        assert ran.code == 1
+        assert f"{path.name} is no imported result: {date!r} is no moment" in ran.err
+        assert "import its file again" in ran.err
 
 
 def test_a_pipe_among_the_imported_results_is_not_waited_for(results: Path, bench: Bench) -> None:

@@ -56,6 +56,20 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--stages", '[{"rate": NaN}]'), "--stages: NaN is no number"),
+        (("--stages", '[{"rate": Infinity}]'), "--stages: Infinity is no number"),
+        ((*ONE, "--max-seconds", "60", "--warmup", "NaN"), "--warmup: NaN is no number"),
+        ((*ONE, "--max-seconds", "60", "--cooldown", '{"percent": -Infinity}'), "--cooldown: -Infinity is no number"),
+    ],
+)
+def test_no_number_in_json_is_nan_or_without_end(words: tuple[str, ...], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        task(*words)
+
+
 def test_every_command_line_of_the_real_worker_is_taken(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = real(kind, monkeypatch, tmp_path)
     assert found.base == "7"
@@ -183,7 +197,7 @@ def test_a_key_for_the_target_is_in_no_case(monkeypatch: pytest.MonkeyPatch) -> 
         (("--stages", "[{"), "--stages is not JSON"),
         (("--stages", '[{"rate": true}]'), "rate is no number"),
         (("--stages", '[{"rate": 2, "max_requests": "many"}]'), "max_requests is no number"),
-        (("--stages", '[{"rate": 2, "max_seconds": NaN}]'), "max_seconds is no number"),
+        (("--stages", '[{"rate": 2, "max_seconds": NaN}]'), "--stages: NaN is no number"),
         (("--stages", '[{"rate": 2, "max_requests": 9}, {"rate": 2, "max_requests": 9}]', "--no-seed-increment"), "are the same"),
         (("--profile", "concurrent", "--rate", "2.5", "--max-requests", "9"), "--batch-size"),
         ((*ONE, "--backend-kwargs", "[1]"), "--backend-kwargs must be"),

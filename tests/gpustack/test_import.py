@@ -125,7 +125,7 @@ def test_points_without_measurements_are_left_out(capsys: pytest.CaptureFixture[
     with GpuStack(pages=pages(a_benchmark(7), points={7: [a_point(raw_metrics=None), a_point(raw_metrics={})]})) as stack:
         ran = take(capsys, stack)
     assert ran.code == 0
-    assert "0 points imported" in ran.err
+    assert ": 0 imported" in ran.err
 
 
 @pytest.mark.parametrize("value", ["fast", -1.0, True, [1]])

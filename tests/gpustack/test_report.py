@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from bench.records import MISSING, EventLog, LoadSpec, Outcome, Status, TrialRecord
+from bench.records import MISSING, EventLog, LoadSpec, Outcome, Stage, Status, TrialRecord
 from bench.reports.export_guidellm import guidellm_report, summary
 from tests.factories import NS, STARTED_WALL_NS, make_case, make_event_log, make_metrics, make_record
 
@@ -79,9 +79,19 @@ def test_times_are_dates_and_what_failed_says_why() -> None:
             {"type_": "constant", "rate": 5.0, "max_concurrency": 9},
         ),
         (LoadSpec(kind="open", request_rate=5.0, arrivals="poisson"), {"type_": "poisson", "rate": 5.0, "max_concurrency": None}),
+        (LoadSpec(kind="open", arrivals="burst", num_prompts=9), {"type_": "throughput", "rate": None, "max_concurrency": None}),
+        (
+            LoadSpec(kind="open", request_rate=5.0, arrivals="gamma", burstiness=0.5),
+            {"type_": "gamma", "rate": 5.0, "max_concurrency": None, "burstiness": 0.5},
+        ),
+        (LoadSpec(kind="open", arrivals="trace", speed=2.0), {"type_": "trace", "rate": None, "max_concurrency": None}),
+        (
+            LoadSpec(kind="closed", batch_size=8, stages=(Stage(start=1.0, end=8.0, duration_s=10.0),)),
+            {"type_": "stages", "stages": [{"start": 1.0, "end": 8.0, "duration_s": 10.0}], "max_concurrency": None},
+        ),
     ],
 )
-def test_the_load_is_named_as_guidellm_names_it(load: LoadSpec, strategy: dict[str, Any]) -> None:
+def test_the_load_is_named_as_guidellm_names_it_or_as_what_it_is(load: LoadSpec, strategy: dict[str, Any]) -> None:
     log = make_event_log(20, 3)
     log = replace(log, scheduled_ns=log.sent_ns.copy()) if load.kind == "open" else log
     assert told(make_record(case=make_case(load=load)), log)["config"]["strategy"] == strategy

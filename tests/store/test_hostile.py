@@ -6,10 +6,14 @@ import hashlib
 import json
 import re
 import shutil
+import socket
 import stat
 import sys
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,14 @@ import fsspec
 import pytest
 
 from bench import clock
-from bench.errors import MissingError, UsageError
-from bench.records import Reading, Telemetry
+from bench.errors import MissingError, StoreError, UsageError
+from bench.records import Metric, Reading, Telemetry
 from bench.store import Lab
 from bench.store.foreign import bring_in
 from bench.store.sql import ask
-from tests.factories import make_case, make_device, make_event_log, make_record, make_telemetry, save_trial
+from bench.store.validation import BadShard, check_record
+from bench.timing.spec import SPECS
+from tests.factories import make_case, make_device, make_event_log, make_metric, make_record, make_telemetry, save_trial
 
 DAY_NS = 86_400 * 10**9
 
@@ -137,6 +143,31 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     "schema of the future": (edit(lambda c: c.update(schema_version=10**6)), "newer than this bench"),
     "a rate beyond all": (edit(lambda c: c["metrics"]["output_tok_per_s"].update(value=1e308)), "larger than anything"),
     "a spread beyond all": (edit(lambda c: c["metrics"]["ttft_ms"].update(p99=-1e19)), "larger than anything"),
+    "less than no time": (edit(lambda c: c["metrics"]["ttft_ms"].update(p50=-1.0)), r"'ttft_ms'\] is -1, which can't be below 0"),
+    "less than no energy": (edit(lambda c: c["metrics"]["j_per_output_tok"].update(value=-0.25)), "can't be below 0"),
+    "less than no tokens": (edit(lambda c: c["metrics"]["output_tok_per_s"].update(value=-400.0)), "can't be below 0"),
+    "less than no observations": (edit(lambda c: c["metrics"]["ttft_ms"].update(n=-3)), "of -3 observations"),
+    "a window that ends before it begins": (
+        edit(lambda c: c["window"].update(t1_ns=c["window"]["t0_ns"] - 10**9)),
+        "its window ends 1 s",
+    ),
+    "rows of less than no tokens": (parquet("SELECT * REPLACE (-5 :: BIGINT AS output_tokens) FROM old"), "output_tokens of -5"),
+    "chunks of less than no tokens": (
+        parquet("SELECT * REPLACE (-1 :: BIGINT AS tokens) FROM old", "chunks.parquet"),
+        "chunks.parquet has tokens of -1",
+    ),
+    "readings of less than no power": (
+        parquet("SELECT * REPLACE (-300.0 :: DOUBLE AS power_w) FROM old", "telemetry.parquet"),
+        "power_w of -300",
+    ),
+    "readings of no number": (
+        parquet("SELECT * REPLACE ('nan' :: DOUBLE AS energy_j) FROM old", "telemetry.parquet"),
+        "energy_j of nan",
+    ),
+    "readings without end": (
+        parquet("SELECT * REPLACE ('inf' :: DOUBLE AS power_w) FROM old", "telemetry.parquet"),
+        "power_w of inf",
+    ),
     "started in the future": (ahead(400), r"started 400\.0 days in the future"),
     "ended in the future": (edit(lambda c: c["ended"].update(wall_ns=c["ended"]["wall_ns"] + 900 * DAY_NS)), "ended .* future"),
     "sql in its run": (edit(lambda c: c["key"].update(run_id=SQL)), "can't be a folder's name"),
@@ -168,6 +199,23 @@ def test_a_shard_that_was_spoiled_in_place_is_found_by_verify(theirs: Path, name
     report = Lab(theirs).ingest(verify=True)
     assert report.added == 1
     assert [bool(re.search(f"{reason}|lies in", r.reason)) for r in report.rejected] == [True]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_no_metric_is_below_zero_that_can_t_be(name: str) -> None:
+    spec = SPECS[name]
+    value, p50 = (-0.5, None) if spec.kind == "scalar" else (None, -0.5)
+    record = make_record(metrics={name: Metric(name=name, unit=spec.unit, value=value, p50=p50)})
+    if name == "ppl_delta" or "_net" in name:
+        check_record(record)
+    else:
+        with pytest.raises(BadShard, match=r"is -0.5, which can't be below 0"):
+            check_record(record)
+
+
+def test_an_interval_may_reach_below_zero_and_a_metric_of_a_later_bench_may_be_anything() -> None:
+    energy = make_metric("j_per_output_tok", 0.25, low=-0.1, high=0.6)
+    check_record(make_record(metrics={"j_per_output_tok": energy, "newer": Metric(name="newer", unit="1", value=-1.0)}))
 
 
 def test_sql_in_names_is_a_name(tmp_path: Path) -> None:
@@ -309,6 +357,45 @@ def test_a_bad_shard_at_a_url_is_refused_by_its_address(bucket: str, tmp_path: P
     report = bring_in(tmp_path / "ours", [f"{bucket}/nightly"])
     assert [(r.shard, r.reason) for r in report.rejected] == [(f"memory://{shard}", "chunks.parquet is missing")]
     assert len(report.copied) == 1
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port of this host on which nobody listens."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+@pytest.fixture
+def web(theirs: Path, tmp_path: Path) -> Iterator[str]:
+    """The shards on a web server that lists its folders, once as files and once in a zip file."""
+    archive = zipped(theirs, tmp_path / "a.zip")
+    (theirs / "zips").mkdir()
+    archive.rename(theirs / "zips" / "a.zip")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(theirs))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("path", ["/shards", "/shards/", "/zips/a.zip", "/zips/"])
+def test_shards_come_from_a_web_server_that_lists_its_folders(web: str, tmp_path: Path, path: str) -> None:
+    assert len(bring_in(tmp_path / "ours", [f"{web}{path}"]).copied) == 2
+
+
+def test_a_folder_that_a_web_server_does_not_have_is_named(web: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"{web}/nothing")):
+        bring_in(tmp_path / "ours", [f"{web}/nothing"])
+
+
+@pytest.mark.parametrize("path", ["", "/", "/shards", "/shards/", "/shards/a.zip"])
+def test_an_address_that_can_t_be_reached_is_not_an_empty_one(tmp_path: Path, closed_port: int, path: str) -> None:
+    url = f"http://127.0.0.1:{closed_port}{path}"
+    with pytest.raises(StoreError, match=f"can't read {re.escape(url)}") as caught:
+        bring_in(tmp_path / "ours", [url])
+    assert "is the address right" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("url", ["memory://bucket/nothing", "nonsense://x/y", "", "nowhere"])

@@ -306,7 +306,11 @@ def _mapping(text: str | None, flag: str) -> dict[str, Any]:
 
 def _json(text: str, flag: str) -> Any:
     """Raises: UsageError, which does not repeat the text: it may hold a key."""
+
+    def no_number(constant: str) -> None:  # JSON has none of them, which Python would take
+        raise UsageError(f"{flag}: {constant} is no number")
+
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=no_number)
     except (ValueError, RecursionError):
         raise UsageError(f"{flag} is not JSON") from None
