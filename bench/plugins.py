@@ -1,7 +1,7 @@
 """Who implements what. Built-ins are a table of strings; entry points are scanned only for a name that is not in it.
 
-Adding an engine or a vendor is one module and one line here; from outside, an entry point in `bench.runners`,
-`bench.probes` or `bench.reports`.
+Adding an engine or a vendor is one module and one line here; from outside, an entry point in `bench.runners` or `bench.probes`.
+Shapes of `bench export` from outside are entry points in `bench.reports`. docs/extending.md shows each.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TABLES = {"bench.runners": RUNNERS, "bench.probes": PROBES}
 
 
 def load(group: str, name: str) -> Any:
-    """The object called `name` in `group` (`bench.runners`, `bench.probes`).
+    """The object called `name` in `group` (`bench.runners`, `bench.probes`, `bench.reports`).
 
     Raises: UsageError with the nearest known name.
     """

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from bench import plugins
 from bench.cli.choosing import checked
 from bench.cli.options import results_option
 from bench.cli.output_file import write_output
@@ -23,15 +25,25 @@ _MOST_LOGS = 2000
 """Trials whose raw events are read for one file: more of them are a mistake, and do not fit into memory."""
 
 
+class _Shape(click.Choice):  # type: ignore[type-arg]  # it takes none in click 8.1
+    """One of ours, or a report of an installed package: those are looked for only under another name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in self.choices:
+            return str(value)
+        outside = plugins.names("bench.reports")
+        return str(value) if value in outside else click.Choice([*self.choices, *outside]).convert(value, param, ctx)
+
+
 @click.command()
-@click.option("--format", "form", type=click.Choice([*_OWN, *_OTHERS]), required=True, help="The shape that is wanted.")
+@click.option("--format", "form", type=_Shape([*_OWN, *_OTHERS]), required=True, help="The shape that is wanted.")
 @click.option("--run", "run_id", metavar="RUN_ID|latest", help="Only this run (the beginning of its id will do).")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to FILE instead of stdout.")
 @results_option
 def export(*, form: str, run_id: str | None, out: Path | None, results: Path) -> int:
     """Write results as JSON (whole records), CSV or Parquet (one row a trial), Markdown (the table); or as other tools do:
     vllm-bench (its keys, a line a trial), guidellm (a report as GPUStack reads it), pytest-benchmark (for pytest-benchmark
-    compare). docs/exchange.md says what each key then means.
+    compare); or as a report of an installed package does (docs/extending.md). docs/exchange.md says what each key then means.
     """
     if form == "parquet" and out is None and sys.stdout.isatty():
         raise UsageError("Parquet is not for a terminal", hint="add --out FILE")
@@ -48,10 +60,13 @@ def export(*, form: str, run_id: str | None, out: Path | None, results: Path) ->
 
 def _bytes(lab: Lab, found: Sequence[TrialRecord], form: str) -> bytes:
     from bench import codec
-    from bench.reports.export import FORMATS
+    from bench.reports.export import FORMATS, Report
 
     if form in FORMATS:
         return FORMATS[form](found)
+    if form not in _OTHERS:
+        outside: Report = plugins.load("bench.reports", form)
+        return outside(found)
     if form == "pytest-benchmark":
         from bench.reports.export_pytest_benchmark import pytest_benchmark_json
 
@@ -89,4 +104,4 @@ def _log(lab: Lab, record: TrialRecord) -> EventLog | None:
 def _on_terminal(data: bytes, form: str) -> bytes:
     """An export with nothing in it that would act on the terminal; JSON keeps its meaning."""
     text = data.decode("utf-8", "replace")
-    return (printable_lines(text) if form in ("csv", "markdown") else printable_json(text)).encode("utf-8", "replace")
+    return (printable_json(text) if form in ("json", *_OTHERS) else printable_lines(text)).encode("utf-8", "replace")

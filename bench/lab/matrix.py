@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from bench.analysis.gate import PAIRS
 from bench.errors import UsageError
 from bench.identity import digest
-from bench.lab.ab import PAIRS
 from bench.lab.plans import START_TIMEOUT_S
 from bench.plugins import PROBES
 from bench.records import Case

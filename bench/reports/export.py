@@ -20,6 +20,8 @@ from bench.reports.text import csv_line
 from bench.timing.columns import WideColumn, wide_columns
 from bench.timing.normalise import running_precision
 
+Report = Callable[[Sequence[TrialRecord]], bytes]
+"""Trials as the bytes of a file: what an entry point in `bench.reports` names."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _CONTEXT: dict[str, Callable[[TrialRecord], object]] = {
     "run_id": lambda r: r.key.run_id,
@@ -119,7 +121,7 @@ def to_markdown(records: Sequence[TrialRecord]) -> bytes:
     return ("\n".join([*text, *([""] if notes else []), *notes]) + "\n").encode("utf-8", "replace")
 
 
-FORMATS: dict[str, Callable[[Sequence[TrialRecord]], bytes]] = {
+FORMATS: dict[str, Report] = {
     "json": to_json,
     "csv": to_csv,
     "parquet": to_parquet,

@@ -25,12 +25,12 @@ def named_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             process.kill()
 
 
-def eventually(condition: Callable[[], bool], what: str | Callable[[], str]) -> None:
+def eventually(condition: Callable[[], bool], what: str | Callable[[], str], limit_s: float = LIMIT_S) -> None:
     """Poll until `condition` holds, or fail saying `what` did not happen; a function says it as things are then."""
-    end = time.monotonic() + LIMIT_S
+    end = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > end:
-            pytest.fail(f"after {LIMIT_S:.0f} s: {what if isinstance(what, str) else what()}")
+            pytest.fail(f"after {limit_s:.0f} s: {what if isinstance(what, str) else what()}")
         time.sleep(0.02)
 
 

@@ -1,4 +1,4 @@
-"""An engine and a vendor from another package, through entry points: the recipes of CONTRIBUTING.md, done by a stranger."""
+"""An engine and a vendor from another package, through entry points: the recipes of docs/extending.md, done by a stranger."""
 
 from __future__ import annotations
 

@@ -48,8 +48,14 @@ def trials(bench: BenchCommand) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_was_ended_in_its_third_trial_goes_on(bench: BenchCommand, tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "again"),
+    [(signal.SIGKILL, ("run", "pair.yaml", "--skip-measured")), (signal.SIGINT, ("run", "--resume", "latest"))],
+    ids=["killed", "interrupted"],
+)
+def test_a_run_that_was_ended_in_its_third_trial_goes_on(
+    bench_here: BenchCommand, tmp_path: Path, number: signal.Signals, again: tuple[str, ...]
+) -> None:
     (tmp_path / "pair.yaml").write_text(SUITE, encoding="utf-8")
     process = start_until("measuring", 3, tmp_path, "run", "pair.yaml")
     process.send_signal(number)
@@ -59,11 +65,11 @@ def test_a_run_that_was_ended_in_its_third_trial_goes_on(bench: BenchCommand, tm
         assert [line for line in said.splitlines() if "next: " in line] == [said.splitlines()[-1]]
         assert "next: bench run --resume 2" in said
 
-    dry = bench("run", "--resume", "latest", "--dry-run", "--json")
+    dry = bench_here(*again, "--dry-run", "--json")
     assert [line["trials"] for line in json.loads(dry.stdout)["lines"]] == [1, 1]
-    done = bench("run", "--resume", "latest", "--json")
+    done = bench_here(*again, "--json")
     told = json.loads(done.stdout)
-    rows = trials(bench)
+    rows = trials(bench_here)
     assert {row["run_id"] for row in rows} == {told["run_id"]}
     ended = "killed" if number is signal.SIGKILL else "interrupted"
     assert [(row["case_name"], row["repeat"], row["attempt"]) for row in rows] == [
@@ -77,27 +83,27 @@ def test_a_run_that_was_ended_in_its_third_trial_goes_on(bench: BenchCommand, tm
     assert {row["status"] for row in rows if row is not rows[2]} <= {"valid", "invalid"}
     assert len(told["trials"]) == 4
 
-    nothing = bench("run", "--resume", told["run_id"], "--json")
+    nothing = bench_here("run", "--resume", told["run_id"], "--json")
     assert "starting the engine" not in nothing.stderr
     assert "nothing left to do" in nothing.stderr
     assert json.loads(nothing.stdout)["trials"] == told["trials"]
-    assert len(trials(bench)) == 5
+    assert len(trials(bench_here)) == 5
 
 
-def test_a_run_killed_before_its_first_trial_goes_on(bench: BenchCommand, tmp_path: Path) -> None:
+def test_a_run_killed_before_its_first_trial_goes_on(bench_here: BenchCommand, tmp_path: Path) -> None:
     (tmp_path / "pair.yaml").write_text(SUITE, encoding="utf-8")
     process = start_until("starting the engine", 1, tmp_path, "run", "pair.yaml", "--repeats", "1")
     process.kill()
     process.communicate(timeout=30)
-    told = json.loads(bench("run", "--resume", "latest", "--json").stdout)
+    told = json.loads(bench_here("run", "--resume", "latest", "--json").stdout)
     assert [trial["attempt"] for trial in told["trials"]] == [1, 1]
 
 
-def test_a_run_is_not_gone_on_with_while_it_runs(bench: BenchCommand, tmp_path: Path) -> None:
+def test_a_run_is_not_gone_on_with_while_it_runs(bench_here: BenchCommand, tmp_path: Path) -> None:
     (tmp_path / "pair.yaml").write_text(SUITE, encoding="utf-8")
     process = start_until("warming up", 1, tmp_path, "run", "pair.yaml")
     try:
-        second = bench("run", "--resume", "latest")
+        second = bench_here("run", "--resume", "latest")
         assert second.returncode == 2
         assert "still being measured" in second.stderr
     finally:

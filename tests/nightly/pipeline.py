@@ -102,9 +102,10 @@ class Step:
 
 @dataclass
 class Night:
-    """What a night did. `results`: success, failure or skipped, by job. `artifacts`: where they lie."""
+    """What a night did. `results`: success, failure or skipped, by job. `artifacts`: where they lie. `attempt`: of all jobs."""
 
     folder: Path
+    attempt: int = 1
     steps: list[Step] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -142,12 +143,13 @@ class Driver:
         (tools / "gh").write_text(_GH)
         (tools / "gh").chmod(0o755)
         call = workflow(caller)["jobs"]["nightly"]
-        self._call(night, call["uses"], {**call["with"], **self.inputs}, "")
+        self.call(night, call["uses"], {**call["with"], **self.inputs})
         for kept in night.artifacts.glob("history-*"):
             shutil.copytree(kept, self.home / "nights" / kept.name, dirs_exist_ok=True)
         return night
 
-    def _call(self, night: Night, uses: str, given: Mapping[str, Any], prefix: str) -> str:
+    def call(self, night: Night, uses: str, given: Mapping[str, Any], prefix: str = "") -> str:
+        """Every job of a reusable workflow, as a part of `night`: success or failure."""
         called = workflow(Path(uses).stem)
         known = called["on"]["workflow_call"]["inputs"]
         assert set(given) <= set(known), f"{uses} has no input {set(given) - set(known)}"
@@ -157,7 +159,7 @@ class Driver:
         for name, job in called["jobs"].items():
             needed = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
             contexts = {"inputs": inputs, "needs": {one: results[one] for one in needed}}
-            contexts |= {"github": {"run_attempt": 1, "token": "t"}}
+            contexts |= {"github": {"run_attempt": night.attempt, "token": "t"}}
             results[name] = self._job(night, called, name, job, contexts, prefix)
             night.results[prefix + name] = results[name]["result"]
         return "failure" if any(one["result"] == "failure" for one in results.values()) else "success"
@@ -170,7 +172,7 @@ class Driver:
         if not (evaluate(_EXPRESSION.sub(r"\1", job["if"]), may) if "if" in job else fine):
             return {"result": "skipped", "outputs": {}}
         if "uses" in job:
-            return {"result": self._call(night, job["uses"], filled(job["with"], contexts), f"{prefix}{name}/"), "outputs": {}}
+            return {"result": self.call(night, job["uses"], filled(job["with"], contexts), f"{prefix}{name}/"), "outputs": {}}
         every = filled(job["strategy"]["matrix"], contexts)["include"] if "strategy" in job else [{}]
         ends = []
         for one in every:
@@ -184,7 +186,7 @@ class Driver:
     def _steps(
         self, night: Night, env: Mapping[str, Any], job: dict[str, Any], contexts: dict[str, Any], label: str
     ) -> tuple[bool, dict[str, Any]]:
-        work = night.folder / "work" / label.replace("/", "-")
+        work = night.folder / f"work-{night.attempt}" / label.replace("/", "-")
         (work / "temp").mkdir(parents=True)
         for name in (".github", "suites"):
             (work / name).symlink_to(ROOT / name)
@@ -213,6 +215,7 @@ class Driver:
         path = os.pathsep.join([str(self.home / "tools"), str(Path(sys.executable).parent), os.environ["PATH"]])
         github = {"GITHUB_OUTPUT": str(told), "GITHUB_STEP_SUMMARY": str(night.folder / "summary.md")}
         github |= {"GITHUB_REPOSITORY": "a/b", "GITHUB_REF_NAME": "main", "RUNNER_TEMP": str(work / "temp")}
+        github |= {"GITHUB_SHA": "c0ffee"}
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             cwd=work,

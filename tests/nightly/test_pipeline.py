@@ -37,7 +37,7 @@ def test_a_night_of_a_real_engine_and_one_on_which_it_is_gone(tmp_path: Path) ->
     night = driver.night("nightly-hosted")
     assert (night.results["plan"], night.results["judge"], night.results["confirm"]) == ("success", "success", "skipped")
     (record,) = records_in(home / "nights" / "history-hosted")
-    assert record.case.labels == {"job": "cpu-x1-llamacpp"}
+    assert record.case.labels == {"job": "cpu-x1-llamacpp", "night": night.outputs["plan"]["night"], "commit": "c0ffee"}
     assert record.metrics["output_tok_per_s"].value
     assert (night.artifacts / "report-hosted-1" / "report.html").stat().st_size > 0
     assert night.summary.startswith("## Gate of ")

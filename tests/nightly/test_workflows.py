@@ -118,6 +118,17 @@ def test_names_of_artifacts_are_of_one_job_and_attempt() -> None:
     assert all("inputs.vendor" in name for name in uploads)
 
 
+def test_another_attempt_brings_back_what_its_job_handed_over_before() -> None:
+    """Of all attempts, in the folder that it lay in, and what the judge then takes."""
+    found = {step["uses"].partition("@")[0]: step for step in steps("nightly-measure") if "artifact" in step.get("uses", "")}
+    handed, back = found["actions/upload-artifact"]["with"], found["actions/download-artifact"]["with"]
+    assert back["pattern"] == handed["name"].replace("${{ github.run_attempt }}", "*")
+    assert handed["path"].split() == [f"{back['path']}/shards", f"{back['path']}/runs"]
+    taken = [line for step in steps("nightly-pipeline") for line in step.get("run", "").splitlines() if "compgen" in line]
+    assert len(taken) == 2
+    assert all("/shards/date=*" in line for line in taken)
+
+
 @pytest.mark.parametrize("name", CALLED)
 def test_what_a_person_can_name_reaches_the_shell_as_a_variable(name: str) -> None:
     assert not [step["run"] for step in steps(name) if "${{" in step.get("run", "")]
