@@ -56,11 +56,12 @@ class GgufHeader:
 class _Reader:
     """Reads a header in order and never past the end of the file."""
 
-    def __init__(self, file: BinaryIO, size_b: int, name: str) -> None:
+    def __init__(self, file: BinaryIO, size_b: int, name: str, *, keep_all: bool) -> None:
         self._file = file
         self._left = size_b
         self._name = name
         self._elements = 0
+        self._keep_all = keep_all
 
     def bad(self, why: str) -> ModelError:
         return ModelError(
@@ -126,10 +127,9 @@ class _Reader:
         if self._elements > _MAX_ELEMENTS:
             raise self.bad(f"over {_MAX_ELEMENTS} array elements")
         if kind == _STRING:
-            for _ in range(count):
-                self.string(keep=False)
-            return None, count
-        if count > _MAX_KEPT_ELEMENTS:
+            texts = tuple(self.string(keep=self._keep_all) for _ in range(count))
+            return (texts if self._keep_all else None), count
+        if count > _MAX_KEPT_ELEMENTS and not self._keep_all:
             self.skip(count * size)
             return None, count
         return tuple(self._scalar(kind) for _ in range(count)), count
@@ -147,14 +147,14 @@ class _Reader:
         return 0 if name in _NOT_PARAMETERS else count
 
 
-def read_header(path: Path) -> GgufHeader:
-    """What the header of a GGUF file says.
+def read_header(path: Path, *, keep_all: bool = False) -> GgufHeader:
+    """What the header of a GGUF file says; with `keep_all` also its long arrays and those of text.
 
     Raises: ModelError if it is not GGUF, is cut short, or is of another version or byte order.
     """
     try:
         with path.open("rb") as file:
-            return _read(_Reader(file, path.stat().st_size, path.name))
+            return _read(_Reader(file, path.stat().st_size, path.name, keep_all=keep_all))
     except OSError as error:
         raise ModelError(f"can't read {path}: {error.strerror}", hint="check the path and its permissions") from error
 

@@ -277,6 +277,11 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     licence: str | None = None
     shape: ModelShape = field(default_factory=ModelShape)
 
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the weights are random: such a model has a speed, and no right answer."""
+        return self.source.startswith("synthetic:")
+
 
 class PlacedBoard(Struct, frozen=True, kw_only=True):
     """A board, or a slice of one, that an engine may use: the probe that reads it, its uid, and the driver's number for it."""
@@ -583,7 +588,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     clock_mhz: float | None = None
     throttle: tuple[str, ...] | None = None
     foreign_processes: float | None = None
-    """Processes that use the device and are not the engine's; None where it can't be told."""
+    """Processes that use the device and are not the engine's: before it was started, all of them. None where it can't be told."""
     engine_memory_b: int | None = None
     """Device memory that the engine's processes hold [bytes]; None where the vendor does not tell memory by process."""
 

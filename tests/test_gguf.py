@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bench import gguf
 from bench.errors import ModelError
+from bench.models.gguf_header import BF16, F32, TensorInfo, header_bytes
 from bench.records import ModelShape
 from tests.models.samples import LLAMA, TENSORS, gguf_bytes
 
@@ -124,3 +125,25 @@ def test_experts_and_latent_attention(tmp_path: Path) -> None:
     values = {"expert_count": 64, "expert_used_count": 6, "attention.kv_lora_rank": 512, "rope.dimension_count": 64}
     found = gguf.shape(_read(tmp_path, gguf_bytes({**LLAMA, **{f"llama.{name}": value for name, value in values.items()}})))
     assert (found.experts, found.experts_used, found.kv_width) == (64, 6, 576)
+
+
+def test_long_arrays_and_texts_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_bytes({**LLAMA, "long": list(range(5000))}))
+    short, whole = gguf.read_header(path), gguf.read_header(path, keep_all=True)
+    assert {"long", "tokenizer.ggml.tokens"} & set(short.values) == set()
+    assert (whole.values["long"], whole.lengths) == (tuple(range(5000)), short.lengths)
+    assert whole.values["tokenizer.ggml.tokens"] == tuple(f"t{i}" for i in range(100))
+
+
+def test_a_header_that_is_written_is_read_again(tmp_path: Path) -> None:
+    fields: dict[str, gguf.Value] = {"a": "täxt", "b": True, "c": 7, "d": 0.5, "e": ("x", ""), "f": (1, -2), "g": (True, False)}
+    tensors = [TensorInfo(name="t", dims=(3, 5), kind=BF16, size_b=30), TensorInfo(name="u", dims=(4,), kind=F32, size_b=16)]
+    data = header_bytes(fields, tensors)
+    found = _read(tmp_path, data)
+    assert len(data) % 32 == 0
+    assert (found.version, found.parameters, found.lengths) == (3, 19, {"e": 2, "f": 2, "g": 2})
+    assert found.values == {name: value for name, value in fields.items() if name != "e"}
+    for mixed in ((1, "x"), ()):
+        with pytest.raises(ValueError, match="types"):
+            header_bytes({"a": mixed}, [])

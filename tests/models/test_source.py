@@ -20,6 +20,8 @@ from bench.models.source import Source, is_safe_member, is_source, parse
         ("hf:a/b@refs/pr/1#x/y.gguf", "hf", "a/b", "refs/pr/1", "x/y.gguf"),
         ("modelscope:a/b@v1.0", "modelscope", "a/b", "v1.0", None),
         ("path:/models/x", "path", "/models/x", "", None),
+        ("synthetic:llama2-7b", "synthetic", "llama2-7b", "", None),
+        ("synthetic:gguf:llama2-7b", "synthetic", "llama2-7b", "", None),
     ],
 )
 def test_parse(text: str, kind: str, what: str, revision: str, file: str | None) -> None:

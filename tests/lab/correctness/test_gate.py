@@ -67,6 +67,12 @@ def test_without_a_reference_an_engine_is_asked_nothing() -> None:
         assert ReferenceGate().check(ServedEngine("http://127.0.0.1:1"), CASE, model).reason == "its weights are not known"
 
 
+def test_random_weights_are_asked_nothing_even_where_there_is_a_reference(right: ServedEngine) -> None:
+    references.keep(make_reference(right, CASE, MODEL))
+    found = ReferenceGate().check(right, CASE, replace(MODEL, source="synthetic:gguf:tiny"))
+    assert (found.steps, found.reason) == (0, "random weights have no right answer")
+
+
 def test_an_engine_that_refuses_or_has_gone_is_told_and_not_judged(right: ServedEngine) -> None:
     references.keep(make_reference(right, CASE, MODEL))
     with serving({"/v1/completions": lambda _: b"not here"}) as url:
