@@ -6,6 +6,7 @@
     +-- MissingError                exit 4   an engine, driver, library or device that is not there
     |   +-- EngineMissing
     |   +-- DeviceMissing
+    |   +-- DeviceInUse                      others compute on it
     +-- ModelError                  exit 1   weights that can't be had (network, gated, hash, disk)
     +-- EngineError                 exit 1   an engine that did not start, or died
     |   +-- EngineStartError
@@ -61,6 +62,10 @@ class EngineMissing(MissingError):
 
 class DeviceMissing(MissingError):
     """The device asked for is not here."""
+
+
+class DeviceInUse(MissingError):
+    """Others compute on the device asked for."""
 
 
 class ModelError(BenchError):

@@ -9,6 +9,7 @@ import click
 from bench import codec
 from bench.cli.columns import NONE, problem_in_words, show, watts
 from bench.cli.devices_selftest import selftest
+from bench.cli.options import NumberRange
 from bench.printable import printable_json
 from bench.probes.host import ChildProbeHost
 from bench.probes.snapshot import DeviceNow, Snapshot, look
@@ -23,7 +24,7 @@ DEADLINE_S = 5.0
 @click.group("devices", invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="One object: devices[] and problems[]; with --watch one a second.")
 @click.option("--watch", is_flag=True, help="Go on showing what every device draws until Ctrl-C.")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="With --watch: end after so long.")
+@click.option("--seconds", type=NumberRange(min=0, min_open=True), help="With --watch: end after so long.")
 @click.pass_context
 def devices(context: click.Context, *, as_json: bool, watch: bool, seconds: float | None) -> None:
     """List the devices that can be measured here, with their power and memory now.
@@ -54,7 +55,7 @@ def _list(snapshot: Snapshot, *, as_json: bool) -> None:
         show(_HEADERS, [_row(now) for now in snapshot.devices])
     else:
         click.echo("no device with a sensor was found: energy will be missing; memory and CPU use of the engine are measured")
-    for problem in (*_shared(snapshot), *snapshot.problems):
+    for problem in (*_shared(snapshot), *_in_use(snapshot), *snapshot.problems):
         click.echo(problem_in_words(problem))
 
 
@@ -64,6 +65,18 @@ def _shared(snapshot: Snapshot) -> Iterator[ProbeProblem]:
         if device.shared is not None:
             fix = "use a whole board: of this one memory and speed are measured, and no joules"
             yield ProbeProblem(probe=device.probe, subject=device.uid, problem=device.shared, fix=fix)
+
+
+def _in_use(snapshot: Snapshot) -> Iterator[ProbeProblem]:
+    """Boards on which somebody computes: an engine that is started there would be refused."""
+    for now in snapshot.devices:
+        count = round(now.foreign_processes or 0.0)
+        if count:
+            problem = f"{count} process{'es' * (count > 1)} compute{'s' * (count == 1)} on it"
+            fix = (
+                "none is needed to attach to an engine of yours; to start one there, end them or add --share-devices to bench run"
+            )
+            yield ProbeProblem(probe=now.device.probe, subject=now.device.uid, problem=problem, fix=fix)
 
 
 def _plain(snapshot: Snapshot) -> dict[str, object]:
@@ -77,6 +90,7 @@ def _plain(snapshot: Snapshot) -> dict[str, object]:
                     "memory_used_b": now.memory_used_b,
                     "utilisation": now.utilisation,
                     "temperature_c": now.temperature_c,
+                    "foreign_processes": now.foreign_processes,
                 },
             }
             for now in snapshot.devices

@@ -240,7 +240,7 @@ class CardProbe:
         look = self._state.looks.setdefault(uid, _Look())
         if now_ns >= look.due_ns:
             holds = attempt(processes)[0]
-            look.foreign = None if holds is None else self._occupants.foreign(holds)
+            look.foreign = None if holds is None else self._occupants.foreign(uid, holds)
             look.engine_b = None if holds is None else self._occupants.engine_bytes(holds)
             look.due_ns = now_ns + LOOK_EVERY_S * NS_PER_S
         return look

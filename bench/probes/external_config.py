@@ -125,5 +125,5 @@ def load(path: Path) -> Config:
         return Config.model_validate(raw)
     except OSError as error:
         raise Unavailable(f"{path}: {error.strerror}", lasting=True) from error
-    except (yaml.YAMLError, pydantic.ValidationError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # pydantic's too; what looks like a date and is none
         raise Unavailable(f"{path}: {' '.join(str(error).split())[:300]}", lasting=True) from error

@@ -1,7 +1,7 @@
 """Whose processes are on a board: those of the engine, or somebody else's.
 
-A driver tells process ids of the host. Inside a container they can't be looked up; there, what was on the board before the
-engine started is known to be foreign, and nothing more.
+A driver tells process ids of the host. Inside a container they can't be looked up; there, what was on the board at the first
+look, before the engine started, is known to be foreign, and nothing more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Occupants:
     def __init__(self, roots: Roots, harness_pid: int | None = None) -> None:
         self._ours = {os.getppid() if harness_pid is None else harness_pid}
         self._host_view = _sees_the_host(roots)
-        self._before: set[int] = set()
+        self._before: dict[str, set[int]] = {}
         self._engine_known = False
 
     def watch(self, pids: Iterable[int]) -> None:
@@ -28,15 +28,15 @@ class Occupants:
         self._ours.update(pids)
         self._engine_known = True
 
-    def foreign(self, pids: Iterable[int]) -> float | None:
-        """How many of `pids` are not ours; None while nobody has said which processes are the engine's."""
+    def foreign(self, uid: str, pids: Iterable[int]) -> float:
+        """How many of `pids`, which are on device `uid`, are not ours. Those that came after the first look count once the
+        engine's are told: until then they may be the engine's, which is starting.
+        """
         seen = set(pids)
-        if not self._engine_known:
-            self._before |= seen
-            return None
+        before = self._before.setdefault(uid, set() if self._engine_known else seen)
         if not self._host_view:
-            return float(len(seen & self._before))
-        return float(sum(not self._is_ours(pid) for pid in seen))
+            return float(len(seen & before))
+        return float(sum(not self._is_ours(pid) for pid in (seen if self._engine_known else seen & before)))
 
     def engine_bytes(self, holds: Mapping[int, int | None]) -> int | None:
         """What the engine's processes hold of a device, from what each process holds [bytes]; None where that is not told."""

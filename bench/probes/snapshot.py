@@ -27,6 +27,8 @@ class DeviceNow:
     memory_used_b: int | None
     utilisation: float | None
     temperature_c: float | None
+    foreign_processes: float | None
+    """Processes that compute on it; None where it can't be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,7 @@ def device_now(device: DeviceInfo, readings: Sequence[Reading]) -> DeviceNow:
     power_w, power_api = _power(device, readings)
     last: Mapping[str, float | int | None] = {
         name: next((value for r in reversed(readings) if (value := getattr(r, name)) is not None), None)
-        for name in ("memory_used_b", "utilisation", "temperature_c")
+        for name in ("memory_used_b", "utilisation", "temperature_c", "foreign_processes")
     }
     memory_b = last["memory_used_b"]
     return DeviceNow(
@@ -86,6 +88,7 @@ def device_now(device: DeviceInfo, readings: Sequence[Reading]) -> DeviceNow:
         memory_used_b=None if memory_b is None else int(memory_b),
         utilisation=last["utilisation"],
         temperature_c=last["temperature_c"],
+        foreign_processes=last["foreign_processes"],
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from bench.errors import DeviceInUse
 from bench.records import BOARD_SCOPES, DeviceInfo, EngineHandle, Placement
 from bench.session.telemetry import Baselines
 
@@ -21,6 +22,21 @@ few MiB of noise, far below any weights."""
 def accelerators(devices: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """The boards among `devices`."""
     return tuple(device for device in devices if device.scope in BOARD_SCOPES)
+
+
+def refuse_in_use(devices: Sequence[DeviceInfo], foreign: Mapping[str, float]) -> None:
+    """`devices` are those of a case, `foreign` counts by uid the processes on a device that are not the engine's. A device that
+    tells none is not refused, nor one that the engine may not use at all.
+
+    Raises: DeviceInUse.
+    """
+    known = [d for d in accelerators(devices) if d.power_reason != _UNKNOWN_USE]
+    counts = [(f"{d.name} ({d.uid})", round(foreign.get(d.uid, 0.0))) for d in known]
+    used = [f"{name} by {count} process{'es' * (count > 1)}" for name, count in counts if count]
+    if used:
+        free = "`bench devices` tells which boards are free, the vendor's tool (nvidia-smi) whose processes these are"
+        hint = f"{free}; `bench run --share-devices` measures all the same"
+        raise DeviceInUse(f"in use by others: {', '.join(used)}", hint=hint)
 
 
 def measured_domains(

@@ -37,7 +37,7 @@ from bench.records import (
     TrialRecord,
     Window,
 )
-from bench.session.boards import Place, accelerators, measured_domains
+from bench.session.boards import Place, accelerators, measured_domains, refuse_in_use
 from bench.session.groups import EngineGroup, engine_groups
 from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
@@ -124,6 +124,8 @@ class Session:
     clock: Clock = SYSTEM
     period_s: float = 0.1
     start_timeout_s: float = 600.0
+    share_devices: bool = False
+    """Whether boards are measured on which others compute."""
 
     def run(self, cases: Sequence[Case], planners: Sequence[Planner] = (), history: Sequence[TrialRecord] = ()) -> RunOutcome:
         """Every repeat of every case, and what `planners` choose. Trials that fail are kept as failed; what was finished before
@@ -134,7 +136,8 @@ class Session:
         kept, lost = [r for r in history if r.status in KEPT], [r for r in history if r.status not in KEPT]
         outcome = RunOutcome(run_id=self.run_id, records=kept, lost=lost)
         groups = [group for group in engine_groups(cases, planners) if group.remaining(kept)]
-        refused = [self._refusal(group) for group in groups]
+        several = len(cases) + len(planners) > 1
+        refused = [self._refusal(group, name_case=several) for group in groups]
         try:
             for number, (group, error) in enumerate(zip(groups, refused, strict=True)):
                 if error is None:
@@ -147,17 +150,17 @@ class Session:
             outcome.errors.append(error)
         return outcome
 
-    def _refusal(self, group: EngineGroup) -> BenchError | None:
-        """Why a group can't run here, asked before anything is downloaded. Raises: UsageError."""
+    def _refusal(self, group: EngineGroup, *, name_case: bool) -> BenchError | None:
+        """Why a group can't run here, asked before anything is downloaded. Raises: UsageError, with its case if asked to."""
         runner = self.runners(group.first.engine)
+        case = group.first
         try:
+            if runner.reads:
+                self.models.check(case.model, case.model_source, precision=case.precision, formats=runner.reads)
             for case in group.cases:
                 runner.check(case)
-            if runner.reads:
-                first = group.first
-                self.models.check(first.model, first.model_source, precision=first.precision, formats=runner.reads)
-        except UsageError:
-            raise
+        except UsageError as error:
+            raise (UsageError(f"{case.name} of {case.suite}: {error}", hint=error.hint) if name_case else error) from error
         except BenchError as error:
             return error
         return None
@@ -202,6 +205,8 @@ class Session:
             todo.outcome.devices = telemetry.discovery().devices
             placement = self.place(todo.outcome.devices, first.devices)
             telemetry.settle()
+            if not attached:  # what is attached to may itself be what computes there
+                self._refuse_in_use([d for d in todo.outcome.devices if d.uid in placement.device_uids], telemetry)
             idle = None if attached else self._rest(telemetry, "before start", first)
             if not attached:
                 stack.push(self._memory_check(telemetry))
@@ -211,7 +216,13 @@ class Session:
             baselines = telemetry.baselines(idle, resident)
             check = self._check(engine, todo)
             setting = self._setting(todo, engine, telemetry, placement, baselines=baselines, check=check)
+            if not first.devices:  # which boards it uses is known only now
+                self._refuse_in_use(setting.devices, telemetry)
             return self._trials(setting, engine, todo)
+
+    def _refuse_in_use(self, devices: Sequence[DeviceInfo], telemetry: Recorder) -> None:
+        if not self.share_devices:
+            refuse_in_use(devices, telemetry.foreign())
 
     def _start(self, todo: _Todo, placement: Placement, work_dir: Path) -> Engine:
         first = todo.group.first

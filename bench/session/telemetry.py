@@ -63,6 +63,7 @@ class Recorder:
         self._streams: dict[str, ProbeStream] = {}
         self._ends: dict[str, StreamEnd] = {}
         self._readings: list[Reading] = []
+        self._knows_engine = True
         self._spill: Path | None = None
 
     def __enter__(self) -> Self:
@@ -92,8 +93,10 @@ class Recorder:
         )
 
     def watch(self, pids: Iterable[int]) -> None:
-        """Also observe these process trees."""
+        """Also observe these process trees, the engine's. None are known: whose the processes on a device are can't be told."""
         roots = tuple(pids)
+        self._knows_engine = bool(roots)
+        self._readings = self._told(self._readings)
         for stream in self._streams.values():
             if roots:
                 stream.watch(roots)
@@ -143,13 +146,17 @@ class Recorder:
         """Take in what has arrived, and note streams that have ended."""
         fresh: list[Reading] = []
         for name, stream in self._streams.items():
-            fresh += stream.drain()
+            fresh += self._told(stream.drain())
             reason = stream.ended()
             if reason is not None and name not in self._ends:
                 self._ends[name] = StreamEnd(probe=name, at_ns=self._clock.monotonic_ns(), reason=reason)
         self._readings += fresh
         if self._spill is not None and fresh:
             self._spill_out(self._spill, fresh)
+
+    def _told(self, readings: list[Reading]) -> list[Reading]:
+        """An endpoint that was attached to may itself be what computes on a device."""
+        return readings if self._knows_engine else [replace(reading, foreign_processes=None) for reading in readings]
 
     def _spill_out(self, path: Path, fresh: Iterable[Reading]) -> None:
         try:
@@ -182,6 +189,11 @@ class Recorder:
         """Newest memory in use of each device that tells it [bytes]."""
         self.collect()
         return {r.uid: r.memory_used_b for r in self._readings if r.memory_used_b is not None}
+
+    def foreign(self) -> dict[str, float]:
+        """Newest count of processes that are not the engine's on each device that tells it."""
+        self.collect()
+        return {r.uid: r.foreign_processes for r in self._readings if r.foreign_processes is not None}
 
     def await_free(self, before: Mapping[str, int]) -> dict[str, int]:
         """Wait until devices hold no more memory than `before`; what is held beyond it after a while, by uid [bytes]."""

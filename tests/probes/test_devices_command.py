@@ -64,6 +64,19 @@ def test_a_shared_board_is_told_before_a_run_is_spent_on_it(fake_nvml: FakeNvml,
     assert "use a whole board" in result.stdout
 
 
+def test_a_board_on_which_somebody_computes_is_told(fake_nvml: FakeNvml, roots: Roots) -> None:
+    env = {**roots_env(roots), **fake_nvml.env(), "BENCH_PROBES": "nvidia"}
+    assert "on it" not in _run(env).stdout
+    fake_nvml.change(b1__pids="4001 4002")
+    result = _run(env)
+    assert f"! nvidia: {GPU_1}: 2 processes compute on it" in result.stdout
+    assert "--share-devices" in result.stdout
+    assert f"{GPU_0}:" not in result.stdout
+    assert [device["now"]["foreign_processes"] for device in _json(env)["devices"]] == [0, 2]
+    fake_nvml.change(all__processes__ret=3)
+    assert [device["now"]["foreign_processes"] for device in _json(env)["devices"]] == [None, None]
+
+
 def test_a_counter_shows_its_difference_as_power(roots: Roots, tmp_path: Path) -> None:
     """A counter at rest: 0 W is measured, from two readings."""
     write_powercap(roots, TWO_SOCKETS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench.clock import FakeClock
 from bench.errors import ProbeError
 from bench.probes.nvidia import nvml
 from bench.probes.nvidia.probe import NvidiaProbe
@@ -226,7 +227,7 @@ def test_processes_of_the_engines_tree_are_not_foreign(bound: FakeNvml, roots: R
     with subprocess.Popen(["sleep", "60"]) as child, subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
         bound.change(b0__pids=f"{child.pid} {other.pid}")
         probe.discover()
-        assert probe.sample(GPU_0).foreign_processes is None  # nobody has said yet which are the engine's
+        assert probe.sample(GPU_0).foreign_processes == 2  # nobody has said yet that one of them is the engine
         probe.watch([child.pid])
         assert probe.sample(GPU_1).foreign_processes == 0
         assert probe.sample(GPU_0).foreign_processes == 1
@@ -241,14 +242,38 @@ def test_processes_of_the_engines_tree_are_not_foreign(bound: FakeNvml, roots: R
     probe.close()
 
 
-def test_in_a_container_what_was_there_before_is_foreign(bound: FakeNvml, probe: NvidiaProbe) -> None:
+def test_what_comes_while_the_engine_starts_may_be_the_engine(bound: FakeNvml, roots: Roots) -> None:
+    """One in a container is the daemon's child, not ours."""
+    _as_on_the_host(roots)
+    clock = FakeClock()
+    probe = NvidiaProbe(roots, clock, harness_pid=2**22 + 9)
+    with subprocess.Popen(["sleep", "60"]) as engine, subprocess.Popen(["sleep", "60"]) as other:
+        probe.discover()
+        assert probe.sample(GPU_0).foreign_processes == 0
+        bound.change(b0__pids=f"{engine.pid} {other.pid}")
+        clock.advance(2)
+        assert probe.sample(GPU_0).foreign_processes == 0
+        probe.watch([engine.pid])
+        assert probe.sample(GPU_0).foreign_processes == 1
+        engine.kill()
+        other.kill()
+    probe.close()
+
+
+def test_in_a_container_what_was_there_before_is_foreign(bound: FakeNvml, roots: Roots) -> None:
     """Process ids of the host can't be looked up from inside."""
     bound.change(b0__pids="3999001 3999002")
+    clock = FakeClock()
+    probe = NvidiaProbe(roots, clock)
     probe.discover()
-    assert probe.sample(GPU_0).foreign_processes is None
+    assert probe.sample(GPU_0).foreign_processes == 2
+    bound.change(b0__pids="3999001 3999002 3999003", b1__pids="3999003")
+    clock.advance(2)
+    assert probe.sample(GPU_0).foreign_processes == 2  # the engine is starting
     bound.change(b0__pids="3999002 3999003")
     probe.watch([os.getpid()])
     assert probe.sample(GPU_0).foreign_processes == 1
+    assert probe.sample(GPU_1).foreign_processes == 0  # first looked at when the engine was there
 
 
 def test_a_driver_that_tells_no_processes_costs_nothing_else(bound: FakeNvml, probe: NvidiaProbe) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,15 @@ class TestRecord:
     def test_the_command_keeps_its_output_and_exit_code_and_the_file_has_its_energy(
         self, bench: BenchCommand, env: dict[str, str], tmp_path: Path
     ) -> None:
+        began_s = time.monotonic()
         done = bench("power", "record", "--out", "e.json", "--", "sh", "-c", "sleep 2; echo result; exit 7", **env)
+        whole_s = time.monotonic() - began_s
         assert done.returncode == 7
         assert done.stdout == "result\n"
         found = json.loads((tmp_path / "e.json").read_text())
         assert found["exit_code"] == 7
         assert found["command"] == ["sh", "-c", "sleep 2; echo result; exit 7"]
-        assert 2.0 <= found["seconds"] < 4.0
+        assert 2.0 <= found["seconds"] < whole_s
         by_uid = {one["device"]["uid"]: one for one in found["devices"]}
         busy, idle = by_uid[GPU_0], by_uid[GPU_1]
         assert busy["method"] == "counter"

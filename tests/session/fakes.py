@@ -268,6 +268,7 @@ class FakeStream:
         self.end: str | None = None
         self.tells_memory = True
         self.keeps_memory_until_ns = 0
+        self.others: dict[str, float] = {}
 
     def discovery(self) -> Discovery:
         return Discovery(devices=self._devices)
@@ -287,6 +288,7 @@ class FakeStream:
                     after_ns=at_ns + 1000,
                     power_w=100.0,
                     memory_used_b=self._memory_b(device.uid, at_ns) if self.tells_memory else None,
+                    foreign_processes=self.others.get(device.uid),
                 )
                 for device in self._devices
             ]
@@ -322,6 +324,8 @@ class FakeProbes:
     tells_memory: bool = True
     settles_s: float = 0.0
     frees_memory_at_s: float = 0.0
+    others: dict[str, float] = field(default_factory=dict)
+    """Processes of others on a device, by uid; on one that is not here they can't be told."""
     streams: list[FakeStream] = field(default_factory=list)
 
     def names(self) -> tuple[str, ...]:
@@ -330,6 +334,7 @@ class FakeProbes:
     def open(self, name: str, period_s: float) -> FakeStream:
         stream = FakeStream(self.clock, self.devices, period_s, self.events)
         stream.tells_memory = self.tells_memory
+        stream.others = self.others
         stream.settled_ns += round(self.settles_s * S)
         stream.keeps_memory_until_ns = round(self.frees_memory_at_s * S)
         self.streams.append(stream)
@@ -430,6 +435,7 @@ class Rig:
         self.store = FakeStore(root / "shards")
         self.observer = FakeObserver()
         self.interrupts = Interrupts()
+        self.share_devices = False
         self.root = root
         self._runs = 0
 
@@ -449,6 +455,7 @@ class Rig:
             interrupts=self.interrupts,
             place=place,
             work_root=self.root / f"work-{self._runs}",
+            share_devices=self.share_devices,
             clock=self.clock,
         )
         with self.interrupts:

@@ -251,6 +251,15 @@ def test_a_model_unknown_to_any_group_stops_the_run_before_the_first_trial(rig: 
     assert rig.store.saved == []
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_of_several_cases_the_wrong_one_is_named(rig: Rig, several: bool) -> None:
+    rig.models.unknown = "n"
+    cases = [a_case("a"), a_case("b", model="n")][0 if several else 1 :]
+    with pytest.raises(UsageError) as caught:
+        rig.run(*cases)
+    assert str(caught.value).startswith(f"b of {cases[-1].suite}: ") is several
+
+
 def test_weights_that_cannot_be_had_fail_the_trials(rig: Rig) -> None:
     rig.models.error = ModelError("no network")
     outcome = rig.run(a_case())

@@ -87,7 +87,7 @@ class NvidiaProbe:
         uid = board.info.uid
         if now_ns >= self._look_due_ns.get(uid, 0):
             pids = attempt(board.pids)[0] if board.pids else None
-            self._foreign[uid] = None if pids is None else self._occupants.foreign(pids)
+            self._foreign[uid] = None if pids is None else self._occupants.foreign(uid, pids)
             self._look_due_ns[uid] = now_ns + LOOK_EVERY_S * NS_PER_S
         return self._foreign[uid]
 
