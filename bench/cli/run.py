@@ -45,6 +45,7 @@ from bench.lab.selfcheck import client_share, known_limit
 from bench.load import WireLoad, recover
 from bench.models import ModelStore
 from bench.ports import LoadGenerator, Observer, Planner
+from bench.printable import printable
 from bench.probes.host import ChildProbeHost
 from bench.probes.placement import resolve
 from bench.records import Case, TrialRecord
@@ -72,14 +73,15 @@ from bench.store.plans import find_run, hold_plan, plan_path, write_plan
     "--case", "only", multiple=True, metavar="NAME", help="Only this case of SUITE (* stands for anything); repeatable."
 )
 @click.option("--start-timeout", help="Give up on an engine that is not ready by then [default: 10m].")
-@click.option("--resume", metavar="RUN_ID|latest", help="Go on with a run: measure what of it is missing, failed or was cut off.")
+@click.option("--share-devices", is_flag=True, default=None, help="Measure boards on which others compute, too.")
+@click.option("--resume", metavar="RUN|latest", help="Go on with a run: measure what of it is missing, failed or was cut off.")
 @click.option(
     "--skip-measured",
     is_flag=True,
     default=None,
     help="Go on with the last run of the same cases and labels; where none is, begin one.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would run, and start nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would run, start nothing; exit 0 even if it would fail.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of the table.")
 @results_option
 def run(
@@ -89,6 +91,7 @@ def run(
     pairs: int | None,
     only: tuple[str, ...],
     start_timeout: str | None,
+    share_devices: bool | None,
     resume: str | None,
     skip_measured: bool | None,
     dry_run: bool,
@@ -112,12 +115,14 @@ def run(
         raise UsageError("--pairs without --ab", hint="add --ab BASE CAND")
     if resume is None:
         plan = _planned(_chosen(suite_ref, with_data(with_sweep(options))), timeout_s or START_TIMEOUT_S, ab, pairs, only)
-        earlier = begun(results, plan) if skip_measured else None
+        plan = replace(plan, share_devices=bool(share_devices))
+        earlier = begun(results, plan, lambda text: click.echo(f"note: {printable(text)}", err=True)) if skip_measured else None
         if earlier is not None:
             click.echo(f"note: run {earlier.run_id} set out to do the same: what it measured is not measured again", err=True)
     else:
         plan = _resumed(resume, results, suite_ref, options | {"ab": ab, "case": only, "skip_measured": skip_measured})
         earlier = plan if timeout_s is None else replace(plan, start_timeout_s=timeout_s)
+        earlier = replace(earlier, share_devices=True) if share_devices else earlier
     plan = earlier or plan
     if dry_run:
         foresee(plan, run_records(results, plan.run_id), results, as_json)
@@ -240,6 +245,7 @@ def measure(
             place=resolve,
             work_root=engines,
             start_timeout_s=plan.start_timeout_s,
+            share_devices=plan.share_devices,
         )
         try:
             if plan.pairs is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bench import __version__, clock, codec
 from bench.errors import EXIT_FAILED, EXIT_OK, StoreError
@@ -16,6 +16,7 @@ from bench.records import Case, Search, Status, Sweep, TrialRecord
 from bench.reports.searches import SearchResult
 from bench.session.groups import FixedOrder, engine_groups
 from bench.session.loop import KEPT, RunOutcome
+from bench.store import check_run
 from bench.store.plans import plan_path, planned_runs, read_plan
 
 _VERSION = 1
@@ -25,7 +26,7 @@ START_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Resolved cases and sweeps of one run, or pairs alone, and how long an engine may take to start."""
+    """Resolved cases and sweeps of one run, or pairs alone, and under which conditions an engine is started."""
 
     schema_version: int = _VERSION
     run_id: str
@@ -35,6 +36,8 @@ class RunPlan:
     sweeps: tuple[Sweep, ...] = ()
     pairs: Pairs | None = None
     start_timeout_s: float
+    share_devices: bool = False
+    """Whether boards are measured on which others compute."""
 
     @property
     def every_case(self) -> tuple[Case, ...]:
@@ -43,10 +46,17 @@ class RunPlan:
 
     @property
     def work_id(self) -> str:
-        """Hash of what is to be measured and of its labels: the same in every run that sets out to do the same."""
-        cases = [(case_id(case), case.labels) for case in self.every_case]
-        searches = [(search_id(sweep), sweep.case.labels) for sweep in self.sweeps]
+        """Hash of what is to be measured, of its labels and of what it is reached with: the same in every run that sets out to
+        do the same.
+        """
+        cases = [(case_id(case), _reached(case)) for case in self.every_case]
+        searches = [(search_id(sweep), _reached(sweep.case)) for sweep in self.sweeps]
         return digest([cases, searches, None if self.pairs is None else self.pairs.count])
+
+
+def _reached(case: Case) -> tuple[Any, ...]:
+    """What changes no number of a case, but may be why an attempt failed: to go on with the old ones would fail again."""
+    return case.labels, case.api_key_env, case.data.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,22 +92,27 @@ def load_plan(results: Path, run_id: str) -> RunPlan:
     """The plan that a run was begun with. Raises: StoreError."""
     try:
         plan = codec.decode(read_plan(results, run_id), RunPlan)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unreadable(results, run_id, str(error)) from error
     if plan.schema_version != _VERSION or plan.run_id != run_id:
         raise _unreadable(results, run_id, f"it is of run {plan.run_id} and version {plan.schema_version}")
     return plan
 
 
-def begun(results: Path, plan: RunPlan) -> RunPlan | None:
-    """The last run in `results` that set out to do the same as `plan`, with the patience of `plan`; None where there is none."""
+def begun(results: Path, plan: RunPlan, note: Callable[[str], None] = lambda _: None) -> RunPlan | None:
+    """The last run in `results` that set out to do the same as `plan` and is whole, started as `plan` says; None where there is
+    none. `note` is told of those that are damaged: a lost file must not pass for a trial that was measured.
+    """
     for run_id in reversed(planned_runs(results)):
         try:
             earlier = load_plan(results, run_id)
-        except StoreError:  # nobody can go on with that one
+            if earlier.work_id != plan.work_id:
+                continue
+            check_run(results, run_id)
+        except StoreError as error:
+            note(f"run {run_id} is damaged and not gone on with: {error}")
             continue
-        if earlier.work_id == plan.work_id:
-            return replace(earlier, start_timeout_s=plan.start_timeout_s)
+        return replace(earlier, start_timeout_s=plan.start_timeout_s, share_devices=plan.share_devices)
     return None
 
 

@@ -3,7 +3,7 @@
 from bench.store.adoption import AdoptReport, adopt
 from bench.store.ingest import IngestReport, Rejection
 from bench.store.lab import Lab
-from bench.store.records import TrialFilter, records, records_in, run_records
+from bench.store.records import TrialFilter, check_run, records, records_in, run_records
 from bench.store.shards import ShardStore
 from bench.store.work import work_root
 
@@ -15,6 +15,7 @@ __all__ = [
     "ShardStore",
     "TrialFilter",
     "adopt",
+    "check_run",
     "records",
     "records_in",
     "run_records",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def read_plan(results: Path, run_id: str) -> bytes:
 
 
 def find_run(results: Path, wanted: str) -> str:
-    """The run that is meant: by its id, or `latest`. Raises: UsageError that names the nearest or the last ones."""
+    """The run that is meant: by its id or the beginning of it, or `latest`. Raises: UsageError that names the nearest or last."""
     known = planned_runs(results)
     if wanted in known:
         return wanted
@@ -77,6 +78,12 @@ def find_run(results: Path, wanted: str) -> str:
         raise UsageError(f"no run {wanted!r}: {results} holds no plan of any run", hint="bench run SUITE begins one")
     if wanted == LATEST:
         return known[-1]
+    begun = [run_id for run_id in known if wanted and run_id.startswith(wanted)]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        last = ", ".join(reversed(begun[-_SHOWN:]))
+        raise UsageError(f"{wanted!r} is the beginning of {len(begun)} runs in {results}", hint=f"the last ones: {last}")
     near = get_close_matches(wanted, known, n=1)
     mend = f"did you mean {near[0]!r}?" if near else f"the last ones: {', '.join(reversed(known[-_SHOWN:]))}"
     raise UsageError(f"no run {wanted!r} in {results}: {mend}", hint="bench run --resume latest")
@@ -86,10 +93,16 @@ def planned_runs(results: Path) -> list[str]:
     """Runs with a plan, oldest first: ids begin with their second, and within one the file's own time decides."""
     try:
         files = [path for path in (results / "runs").iterdir() if path.suffix == ".json" and layout.safe_name(path.stem)]
-        return [path.stem for path in sorted(files, key=_age)]
     except OSError:  # whatever is there, it is no run that can be gone on with
         return []
+    ages = {path.stem: age for path in files if (age := _age(path))}
+    return sorted(ages, key=ages.__getitem__)
 
 
-def _age(path: Path) -> tuple[str, int]:
-    return path.stem.partition("-")[0], path.stat().st_mtime_ns
+def _age(path: Path) -> tuple[str, int] | None:
+    """None for what is no plain file: a pipe would be waited for, and a link that leads nowhere must not hide the others."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (path.stem.partition("-")[0], found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None

@@ -11,7 +11,7 @@ from bench.errors import StoreError, UsageError
 from bench.records import TrialRecord
 from bench.store import layout
 from bench.store.lab import Lab
-from bench.store.validation import BadShard, read_record
+from bench.store.validation import BadShard, check_place, read_record, read_shard
 
 LATEST = "latest"
 
@@ -57,9 +57,21 @@ def run_records(results: Path, run_id: str) -> list[TrialRecord]:
 
     Raises: StoreError (a shard that can't be read).
     """
+    return sorted(records_in(results, _shards_of(results, run_id)), key=lambda record: record.started.wall_ns)
+
+
+def check_run(results: Path, run_id: str) -> None:
+    """Refuse a run of which a shard would not be taken into a database. Raises: StoreError."""
+    for shard in _shards_of(results, run_id):
+        try:
+            check_place(results, read_shard(results / shard, verify=True))
+        except BadShard as error:
+            raise StoreError(f"{shard}: {error}", hint=f"move {results / shard} away") from error
+
+
+def _shards_of(results: Path, run_id: str) -> list[str]:
     runs = [run for run in layout.runs_in(results) if run.endswith(f"/{run_id}")]
-    found = records_in(results, (shard for run in runs for shard in layout.shards_in(results, run)))
-    return sorted(found, key=lambda record: record.started.wall_ns)
+    return [shard for run in runs for shard in layout.shards_in(results, run)]
 
 
 _LAST_RUNS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EngineDied, Sto
 from bench.lab.ab import Pairs
 from bench.lab.plans import RunPlan, begun, engine_starts, exit_code, forecast, load_plan, new_plan, planners_of, total_seconds
 from bench.lab.sweeps import case_at
-from bench.records import LoadSpec, Search, Status, Sweep, TrialRecord
+from bench.records import DataSpec, LoadSpec, Search, Status, Sweep, TrialRecord
 from bench.session.loop import RunOutcome
 from bench.store.plans import plan_path, write_plan
-from tests.factories import make_case, make_record
+from tests.factories import make_case, make_event_log, make_record, save_trial
 
 OLD, NEW = "20261130T100000Z-aaaaaa", "20261130T100001Z-000000"
 
@@ -30,7 +31,10 @@ def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
     assert list(plan_path(tmp_path, OLD).parent.iterdir()) == [plan_path(tmp_path, OLD)]
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"{}", b'{"schema_version": 99}', b"\xff"])
+DEEP = b'{"run_id": "r", "more": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"{}", b'{"schema_version": 99}', b"\xff", DEEP], ids=range(6))
 def test_a_plan_that_cannot_be_read_is_one_message(tmp_path: Path, data: bytes) -> None:
     os.close(write_plan(tmp_path, OLD, data))
     with pytest.raises(StoreError, match="no plan that this bench reads"):
@@ -60,7 +64,27 @@ def test_the_last_run_that_set_out_to_do_the_same_is_found_again(tmp_path: Path)
     plan_path(tmp_path, "20261130T100003Z-000000").write_text("{")
     found = begun(tmp_path, new_plan("r", [replace(case, name="called otherwise")], [], 5.0))
     assert found is not None
-    assert (found.run_id, found.cases[0].name, found.start_timeout_s) == (NEW, "a", 5.0)
+    assert (found.run_id, found.cases[0].name, found.start_timeout_s, found.share_devices) == (NEW, "a", 5.0, False)
+    sharing = begun(tmp_path, dataclasses.replace(found, run_id="r", share_devices=True))
+    assert sharing is not None
+    assert (sharing.run_id, sharing.share_devices) == (NEW, True)
+
+
+@pytest.mark.parametrize("name", ["trial.json", "requests.parquet"])
+@pytest.mark.parametrize("left", [None, 10], ids=["lost", "cut off"])
+def test_a_run_that_lost_a_part_of_a_trial_is_not_gone_on_with(tmp_path: Path, name: str, left: int | None) -> None:
+    """What no database takes is not measured, and what can't be read says nothing of whether it was."""
+    plan, told = kept(tmp_path, new_plan(OLD, [make_case(repeats=2)], [], 1.0)), list[str]()
+    save_trial(tmp_path, make_record(case=plan.cases[0], run_id=OLD, repeat=1), make_event_log())
+    shard = save_trial(tmp_path, make_record(case=plan.cases[0], run_id=OLD, repeat=2), make_event_log())
+    assert begun(tmp_path, plan, told.append) == plan
+    assert not told
+    (shard / name).write_bytes((shard / name).read_bytes()[:left]) if left else (shard / name).unlink()
+    assert begun(tmp_path, plan, told.append) is None
+    (note,) = told
+    assert OLD in note
+    assert shard.name in note
+    assert name in note
 
 
 SWEEP = Sweep(case=make_case(name="s", labels=NIGHT), search=Search(find="knee", high=8.0))
@@ -73,6 +97,8 @@ SIDES = (make_case(name="p", labels=NIGHT), make_case(name="p", labels=NIGHT, en
         {"cases": [make_case(repeats=3, labels=NIGHT)]},
         {"cases": [make_case(repeats=2, labels=NIGHT | {"night": "2026-12-02"})]},
         {"cases": [make_case(repeats=2)]},
+        {"cases": [make_case(repeats=2, labels=NIGHT, api_key_env="OTHER_KEY")]},
+        {"cases": [make_case(repeats=2, labels=NIGHT, data=DataSpec(path="/elsewhere/prompts.jsonl"))]},
         {"cases": [make_case(repeats=2, labels=NIGHT, engine_args={"threads": 2})]},
         {"cases": []},
         {"sweeps": [replace(SWEEP, search=Search(find="knee", high=16.0))]},

