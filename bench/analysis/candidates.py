@@ -15,6 +15,7 @@ from bench.timing.normalise import running_precision
 
 Objective = Literal["tok_per_j", "tok_per_s", "usd_per_mtok"]
 Quantile = Literal["p50", "p90", "p99"]
+QUANTILES: tuple[Quantile, ...] = ("p50", "p90", "p99")
 TOP1, PPL = "top1_agreement", "ppl_delta"
 UNITS: dict[Objective, str] = {"tok_per_j": "tok/J", "tok_per_s": "tok/s", "usd_per_mtok": "USD/Mtok"}
 _ENERGY = "j_per_output_tok"

@@ -97,15 +97,20 @@ def _power_rating(claim: Claim) -> Step | None:
     lines = (f"{rating.says}; stated: {amount(stated.value)} W",)
     if stated.low <= rating.rated_w:
         return Step(title="Power", lines=lines, state="holds", says="the chips may draw it")
-    times = f"{stated.value / rating.rated_w:.2g} times the rating"
-    if claim.scope == "server" and stated.low <= SERVER_FACTOR * rating.most_w:
-        return Step(title="Power", lines=lines, state="holds", says=f"a whole server may draw {times} of its chips")
+    state, says = _above_rating(claim, stated, rating, f"{stated.value / rating.rated_w:.2g} times the rating")
+    return Step(title="Power", lines=lines, state=state, says=says)
+
+
+def _above_rating(claim: Claim, stated: Figure, rating: _Rating, times: str) -> tuple[State, str]:
+    if stated.low > SERVER_FACTOR * rating.most_w:
+        return "breaks", f"{times}, more than even a whole server draws"
+    if claim.scope == "server":
+        return "holds", f"a whole server may draw {times} of its chips"
     if stated.low <= rating.most_w:
-        return Step(title="Power", lines=lines, state="needs", says=_raised(rating))
+        return "needs", _raised(rating)
     if claim.scope == "devices":
-        return Step(title="Power", lines=lines, state="breaks", says=f"{times}, which the chips alone can't draw")
-    says = "the stated power is that of more than the chips, such as the whole server; its J/token must then be, too"
-    return Step(title="Power", lines=lines, state="needs", says=says)
+        return "breaks", f"{times}, which the chips alone can't draw"
+    return "needs", "the stated power is that of more than the chips, such as the whole server; its J/token must then be, too"
 
 
 def _energy(claim: Claim) -> Step | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
@@ -22,17 +22,19 @@ _TOKENS = r"(?:output[ -])?tok(?:en)?s?"
 _PER = r"\s*(?:/|per|an?)\s*"
 _QUERY = r"(?:query|queries|request|answer|prompt)"
 _END = r"(?![\w/])"
+_KILO = r"(?:\s*(?P<kilo>k))?"
 _FIGURES = {
-    "qps": rf"{_NUMBER}\s*(?:qps|rps|(?:quer(?:y|ies)|req(?:uests?)?){_PER}s(?:ec(?:ond)?)?){_END}",
-    "tok_per_s": rf"{_NUMBER}\s*{_TOKENS}{_PER}s(?:ec(?:ond)?)?{_END}",
+    "qps": rf"{_NUMBER}{_KILO}\s*(?:qps|rps|(?:quer(?:y|ies)|req(?:uests?)?){_PER}s(?:ec(?:ond)?)?){_END}",
+    "tok_per_s": rf"{_NUMBER}{_KILO}\s*{_TOKENS}{_PER}s(?:ec(?:ond)?)?{_END}",
     "tokens": rf"{_NUMBER}\s*{_TOKENS}{_PER}{_QUERY}{_END}",
     "j_per_token": rf"{_NUMBER}\s*(?P<unit>m?J|joules?)(?:{_PER}{_TOKENS})?{_END}",
     "power_w": rf"{_NUMBER}\s*(?P<unit>k?W|watts?){_END}(?P<each>\s+(?:each|a chip|per (?:chip|gpu|device|card)))?",
     "memory": rf"{_NUMBER}\s*%(?:\s*(?:of\s+)?(?:gpu\s+)?(?:memory|mem|vram)(?:\s+us(?:ed?|age))?)?",
 }
+_SERVER = r"(?:server|node|system|machine)"
 _SCOPES: dict[Scope, str] = {
     "devices": rf"(?:gpus?|chips?|devices?|boards?|accelerators?)(?:[ -](?:only|alone)){_END}",
-    "server": rf"(?:the\s+)?(?:wall|(?:(?:whole|entire|full)\s+)?(?:server|node|system|machine))(?:[ -](?:power|only))?{_END}",
+    "server": rf"(?:the\s+)?(?:wall|(?:(?:whole|entire|full)\s+)?{_SERVER})(?:[ -](?:power|only))?{_END}",
 }
 """Whose power and joules are meant: `GPUs only`, `at the wall`, `of the whole server`."""
 _BATCH = re.compile(r"batch(?:[ _-]?size)?\s*[=:]?\s*(\d+)(?![\d.])", re.IGNORECASE)
@@ -41,9 +43,15 @@ _COUNT = re.compile(r"(\d+)\s*(?:[x*\u00d7]\s*|\s)(?=[A-Za-z])", re.IGNORECASE)
 _FILLERS = r"(?:and|with|at|on|of)\b|(?:gpus?|chips?|cards?|accelerators?)\b(?![ -](?:only|alone))"
 _BETWEEN = re.compile(rf"(?:[\s,;:+|()]|{_FILLERS})+", re.IGNORECASE)
 _WORD = re.compile(r"[^\s,;:+|]+")
+_WHERE_CHIPS_ARE = re.compile(rf"(?:\s+(?:gpus?|chips?|cards?))?\s+{_SERVER}s?{_END}(?!\s+(?:power|only))", re.IGNORECASE)
+"""`4x H100 SXM node`: no word on whose joules they are."""
 _MOST_SHOWN = 40
 _LONGEST_NAME = 6
-"""Words of the longest name of a chip."""
+"""Words of the longest name of a chip or a model."""
+_NAME = re.compile(r"[a-z]+-?\d[\w.-]*", re.IGNORECASE)
+"""What reads like the name of a chip, a model or a precision."""
+_VERSIONED = re.compile(r"[^\s,;:+|]+(?:\s+v?\d[\d.]*[bm]?(?![^\s,;:+|]))*", re.IGNORECASE)
+"""`Llama 3.1 405B`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,16 +93,16 @@ class Said:
         elif name == "precision":
             self.precision = known_precision(text)
         else:
-            factor = 0.01 if name == "memory" else 1.0
-            self.figures[name] = _scaled(figure(text.removesuffix("%"), name), factor)
+            thousands = name in ("qps", "tok_per_s") and text.lower().endswith("k")
+            factor = 0.01 if name == "memory" else 1e3 if thousands else 1.0
+            self.figures[name] = _scaled(figure(text[:-1] if thousands else text.removesuffix("%"), name), factor)
             self.each_w = None if name == "power_w" else self.each_w
 
     def add_chips(self, name: str, count: int) -> None:
         """`count` of the chip that a person calls `name`. Raises: UsageError (none is called so, or nobody has so many)."""
         found = chips.spoken(name)
         if not found:
-            near = chips.nearest(name)
-            raise UsageError(f"the catalogue has no chip {name!r}", hint=f"did you mean {near!r}?" if near else None)
+            raise _no_chip(name)
         if not 0 < count <= MOST_CHIPS - len(self.chips):
             raise UsageError(f"{count} is no number of chips", hint=f"1 to {MOST_CHIPS}")
         chip = max(found, key=lambda one: (one.tdp_w or 0.0, one.bandwidth_tb_s or 0.0))
@@ -114,11 +122,36 @@ def read(text: str) -> Said:
         between = _BETWEEN.match(text, place)
         after = between.end() if between else _one(text, place, said)
         if after == place:
-            word = _WORD.match(text, place)
-            what = word.group() if word else text[place:]
-            raise UsageError(f"{what!r} in the claim says nothing that can be checked", hint=f"as in: {EXAMPLE}")
+            raise _unread(text, place)
         place = after
     return said
+
+
+def _unread(text: str, place: int) -> UsageError:
+    """The words at `place` that say nothing: a model or a chip that the catalogue lacks, where they read like one."""
+    word, counted = _WORD.match(text, place), _COUNT.match(text, place)
+    what = word.group() if word else text[place:]
+    counts = _WORD.match(text, counted.end()) if counted else None
+    if (named := _VERSIONED.match(text, place)) and what.lower().startswith(models.families()):
+        return _no_model(named.group())
+    if counts and _NAME.fullmatch(counts.group()):
+        return _no_chip(counts.group())
+    if _NAME.fullmatch(what):
+        near = nearest(what) or chips.nearest(what) or models.nearest(what)
+        hint = f"did you mean {near!r}?" if near else f"as in: {EXAMPLE}"
+        return UsageError(f"{what[:_MOST_SHOWN]!r} is no chip, model or precision of the catalogue", hint=hint)
+    return UsageError(f"{what!r} in the claim says nothing that can be checked", hint=f"as in: {EXAMPLE}")
+
+
+def _no_chip(name: str) -> UsageError:
+    near = chips.nearest(name)
+    hint = f"did you mean {near!r}?" if near else f"as in: {EXAMPLE}"
+    return UsageError(f"the catalogue has no chip {name[:_MOST_SHOWN]!r}", hint=hint)
+
+
+def _no_model(name: str) -> UsageError:
+    near = models.nearest(name)
+    return UsageError(f"the catalogue has no model {name!r}", hint=f"did you mean {near!r}?" if near else "bench models list")
 
 
 def _one(text: str, place: int, said: Said) -> int:
@@ -128,6 +161,7 @@ def _one(text: str, place: int, said: Said) -> int:
             _take(name, found, said)
             return found.end()
     if found := _BATCH.match(text, place):
+        _once(said.batch, found.group())
         said.batch = positive_count(found[1], "batch")
         return found.end()
     for scope, pattern in _SCOPES.items():
@@ -139,47 +173,59 @@ def _one(text: str, place: int, said: Said) -> int:
     if found := _SECONDS.match(text, place):  # how long it took says nothing of what is checked here
         return found.end()
     counted = _COUNT.match(text, place)
-    for start, count in ((counted.end(), int(counted[1])),) if counted else ((place, 1),):
+    for start, count in ((counted.end(), int(counted[1][:16])),) if counted else ((place, 1),):
         if end := _chip(text, start, count, said):
-            return end
+            where = _WHERE_CHIPS_ARE.match(text, end)
+            return where.end() if where else end
     return _model_or_precision(text, place, said)
 
 
 def _take(name: str, found: re.Match[str], said: Said) -> None:
     groups = found.groupdict()
     value, unit = figure(groups["number"], name), (groups.get("unit") or "").lower()
-    factor = 1e3 if unit == "kw" else 1e-3 if unit == "mj" else 0.01 if name == "memory" else 1.0
+    factor = 1e3 if unit == "kw" or groups.get("kilo") else 1e-3 if unit == "mj" else 0.01 if name == "memory" else 1.0
+    _once(said.figures.get(name) or (said.each_w if name == "power_w" else None), found.group())
     if groups.get("each"):
         said.each_w = _scaled(value, factor)
-    elif name in said.figures:
-        raise UsageError(f"{found.group().strip()!r}: the claim gives that figure twice", hint="check one claim at a time")
     else:
         said.figures[name] = _scaled(value, factor)
 
 
+def _once(known: object, text: str) -> None:
+    """Refuses a second figure or name of one kind."""
+    if known is not None:
+        raise UsageError(f"{text.strip()[:_MOST_SHOWN]!r}: the claim gives that figure twice", hint="check one claim at a time")
+
+
 def _chip(text: str, place: int, count: int, said: Said) -> int | None:
     """The longest name of a chip at `place`: where it ends."""
-    ends = [word.end() for word in _WORD.finditer(text, place, min(len(text), place + 80))][:_LONGEST_NAME]
-    for end in reversed(ends):
-        name = text[place:end]
+    for name in _names(text, place):
         for spelling in (name, name.removesuffix("s")):
-            if not any(mark in name for mark in ",;:+|") and chips.spoken(spelling):
+            if chips.spoken(spelling):
                 said.add_chips(spelling, count)
-                return end
+                return place + len(name)
     return None
 
 
 def _model_or_precision(text: str, place: int, said: Said) -> int:
     word = _WORD.match(text, place)
-    if word is None:
-        return place
-    if spelled(word.group()) in NAMES:
+    if word is not None and spelled(word.group()) in NAMES:
+        _once(said.precision, word.group())
         said.precision = spelled(word.group())
-    elif (model := named_model(word.group())) is not None:
-        said.model = model
-    else:
-        return place
-    return word.end()
+        return word.end()
+    for name in _names(text, place):
+        if (model := named_model(name)) is not None:
+            _once(said.model, name)
+            said.model = model
+            return place + len(name)
+    return place
+
+
+def _names(text: str, place: int) -> Iterator[str]:
+    """What may be a name at `place`, the longest first: words with only blanks between them."""
+    ends = [word.end() for word in _WORD.finditer(text, place, min(len(text), place + 80))][:_LONGEST_NAME]
+    names = [text[place:end] for end in reversed(ends)]
+    yield from (name for name in names if not any(mark in name for mark in ",;:+|"))
 
 
 # --- what flags and text share ------------------------------------------------------------------------------------------
@@ -194,16 +240,16 @@ def figure(text: str, what: str) -> Figure:
     except InvalidOperation:
         raise UsageError(f"{what} {text!r} is no number", hint="such as 142 or 3.2") from None
     exponent = number.as_tuple().exponent
-    if not number.is_finite() or number <= 0 or not isinstance(exponent, int) or number > 10**15:
-        raise UsageError(f"{what} {text[:_MOST_SHOWN]!r} is no number above zero and up to 1e15", hint="such as 142 or 3.2")
+    if not number.is_finite() or number <= 0 or not isinstance(exponent, int) or not 1 <= number * 10**15 <= 10**30:
+        raise UsageError(f"{what} {text[:_MOST_SHOWN]!r} is no number above zero, from 1e-15 to 1e15", hint="such as 142 or 3.2")
     half = float(Decimal(5).scaleb(exponent - 1))
     return Figure(value=float(number), low=float(number) - half, high=float(number) + half)
 
 
 def positive_count(text: str, what: str) -> int:
     """A whole number above zero. Raises: UsageError."""
-    if not text.isdecimal() or not 0 < int(text[:16]) < 10**9:
-        raise UsageError(f"{what} {text!r} is no whole number above zero", hint="such as 8")
+    if not text.isdecimal() or len(text) > 16 or not 0 < int(text) < 10**9:
+        raise UsageError(f"{what} {text[:_MOST_SHOWN]!r} is no whole number above zero", hint="such as 8")
     return int(text)
 
 
@@ -211,8 +257,7 @@ def known_model(name: str) -> CatalogModel:
     """A model of the catalogue. Raises: UsageError."""
     model = named_model(name)
     if model is None:
-        near = models.nearest(name)
-        raise UsageError(f"the catalogue has no model {name!r}", hint=f"did you mean {near!r}?" if near else "bench models list")
+        raise _no_model(name)
     return model
 
 

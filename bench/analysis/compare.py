@@ -22,6 +22,7 @@ from bench.stats import student_t, student_tails, welch_df
 from bench.timing.spec import SPECS, Better
 
 CONFIDENCE = 0.95
+_FARTHEST = 700.0
 Verdict = Literal["differs", "no difference shown", "can't know", "not comparable"]
 
 
@@ -138,7 +139,7 @@ def mean_ratio(base: Sequence[float], cand: Sequence[float], *, gain: float = 0.
     one, two = _logs(base), _logs(cand)
     change = float(two.mean() - one.mean())
     if len(one) < 2 or len(two) < 2:
-        return Ratio(value=math.exp(change))
+        return Ratio(value=_exp(change))
     parts = (float(one.var(ddof=1)), len(one), float(two.var(ddof=1)), len(two))
     noise = parts[0] / parts[1] + parts[2] / parts[3]
     shared = (gain / NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)) ** 2
@@ -157,18 +158,21 @@ def paired_ratio(base: Sequence[float], cand: Sequence[float]) -> Ratio:
     changes = _logs(cand) - _logs(base)
     n, change = len(changes), float(changes.mean())
     if n < 2:
-        return Ratio(value=math.exp(change))
+        return Ratio(value=_exp(change))
     return ratio_of(change, float(changes.std(ddof=1)) / math.sqrt(n), n - 1)
 
 
 def ratio_of(change: float, error: float, df: float) -> Ratio:
     """The ratio whose logarithm is `change`, known to a standard error of `error` with `df` degrees of freedom."""
     if error == 0.0:
-        return Ratio(value=math.exp(change), low=math.exp(change), high=math.exp(change), p=float(change == 0.0))
+        return Ratio(value=_exp(change), low=_exp(change), high=_exp(change), p=float(change == 0.0))
     half = student_t(CONFIDENCE, df) * error
-    return Ratio(
-        value=math.exp(change), low=math.exp(change - half), high=math.exp(change + half), p=student_tails(change / error, df)
-    )
+    return Ratio(value=_exp(change), low=_exp(change - half), high=_exp(change + half), p=student_tails(change / error, df))
+
+
+def _exp(log: float) -> float:
+    """The ratio that has this logarithm, or the farthest one that a float can hold."""
+    return math.exp(min(max(log, -_FARTHEST), _FARTHEST))
 
 
 def _logs(values: Sequence[float]) -> FloatArray:
@@ -217,10 +221,15 @@ def _compare(name: str, one: Sample, two: Sample, blocked: str | None, same_boar
     )
 
 
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean in the unit of the values. Raises: ValueError for none, or one that isn't positive."""
+    return math.exp(float(_logs(values).mean()))
+
+
 def _mean(values: Sequence[float]) -> float | None:
     if not values:
         return None
-    return math.exp(float(_logs(values).mean())) if min(values) > 0.0 else float(np.mean(values))
+    return geometric_mean(values) if min(values) > 0.0 else float(np.mean(values))
 
 
 def _lacking(sample: Sample, side: str) -> str | None:

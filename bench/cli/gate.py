@@ -10,7 +10,10 @@ import click
 
 from bench.cli.options import a_day, results_option
 from bench.cli.results import current_lab
+from bench.clock import SYSTEM, iso_utc
 from bench.errors import EXIT_FAILED, EXIT_OK, EXIT_REGRESSION, StoreError, UsageError
+
+_TRIES = "next: where the results hold tries too, name what is measured every night: bench gate --where \"suite = 'nightly'\""
 
 
 @click.command()
@@ -63,6 +66,11 @@ def gate(
     except StoreError as error:  # the verdict counts, even in a folder that can't be written
         click.echo(f"note: bench sql won't know of this: {error}", err=True)
     click.echo(json.dumps(gate_json(tonight, found), allow_nan=False) if as_json else gate_text(tonight, found))
+    missing = any(one.missing for one in found)
+    if (missing or not found) and (early := _early(tonight)):
+        click.echo(early, err=True)
+    if missing:
+        click.echo(_TRIES, err=True)
     if github:
         click.echo("\n".join(annotation_lines(found)))
     if summary is not None:
@@ -70,6 +78,12 @@ def gate(
     if any(one.state in FINDINGS for one in found):
         return EXIT_REGRESSION
     return EXIT_FAILED if any(one.is_open for one in found) else EXIT_OK
+
+
+def _early(night: str) -> str | None:
+    """That a night may still be measured; None where it is over."""
+    today = iso_utc(SYSTEM.wall_ns())[:10]
+    return f"note: the night {night} is {'yet to come' if night > today else 'not over'} (UTC)" if night >= today else None
 
 
 def _accept(results: Path, named: str, night: str, reason: str, known: Sequence[str]) -> None:

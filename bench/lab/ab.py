@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import structs
@@ -17,6 +18,10 @@ from bench.identity import case_id
 from bench.ports import PlannedTrial
 from bench.records import Case, TrialRecord
 from bench.session.loop import KEPT, RunOutcome, Session
+from bench.suite.settings import KEYS
+
+_ALIKE = 0.8
+"""How alike a word and a key of a suite are where the word is a slip of it; `threads` is none of `stream`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +47,7 @@ def new_pairs(chosen: suite.Suite, base: str, cand: str, count: int, only: Seque
         raise UsageError(f"the base has {len(sides[0])} cases and the candidate {len(sides[1])}")
     if only:
         # by place, not by name: a setting of a side may be part of a name
-        kept = suite.picked([case.name for case in chosen.cases], only)
+        kept = suite.picked([case.name for case in chosen.cases], only, chosen)
         if len(sides[0]) != len(chosen.cases):
             raise UsageError("--case together with sides that change how many cases the suite has", hint="drop --case")
         sides = [tuple(c for c, was in zip(side, chosen.cases, strict=True) if was.name in kept) for side in sides]
@@ -67,6 +72,8 @@ def settings_of(spec: str) -> dict[str, Any]:
         if not equals or not key:
             raise UsageError(f"--ab: {word!r} is not of the form KEY=VALUE", hint="e.g. engine_args.threads=1")
         mapping, dot, name = key.partition(".")
+        if not dot and not get_close_matches(key, KEYS, n=1, cutoff=_ALIKE):
+            raise UsageError(f"--ab: no setting {key!r}", hint=f"for an argument of the engine write engine_args.{word}")
         if dot:
             found[mapping] = (*found.get(mapping, ()), f"{name}={value}")
         else:

@@ -115,7 +115,7 @@ def _nights(rows: Sequence[_Row], paired: Sequence[_Row], changes: Mapping[str, 
         Night(
             night=row["night"],
             values=tuple(row["numbers"]),
-            pairs=tuple(pair for other in paired if _belongs(other, row, rows) for pair in _pairs(other)),
+            pairs=_pairs([other for other in paired if _belongs(other, row, rows)]),
             accepted=changes.get(row["night"]),
             is_reference=row["pinned"] and _build(row) == _build(before),
         )
@@ -136,8 +136,10 @@ def _belongs(pair: _Row, night: _Row, rows: Sequence[_Row]) -> bool:
     return bool(last) and last[0] is night and _build(pair) == _build(night)
 
 
-def _pairs(row: _Row) -> list[tuple[float, float]]:
-    return [(pair["base"], pair["cand"]) for pair in row["numbers"]]
+def _pairs(rows: Sequence[_Row]) -> tuple[tuple[float, float], ...]:
+    """Those against the base that was measured last: a run that is gone on with may find the base upgraded in its place."""
+    same = [row for row in rows if row["base_config"] == rows[-1]["base_config"]]
+    return tuple((pair["base"], pair["cand"]) for row in same for pair in row["numbers"])
 
 
 def _build(row: _Row) -> str:
@@ -173,7 +175,7 @@ SELECT t.series_id, t.host_id, t.profile, m.name, {scope} AS scope, {night} AS n
 )
 _PAIRED = """
 SELECT t.series_id, t.host_id, t.profile, m.name, {scope} AS scope, {night} AS night, t.run_id, t.engine, t.engine_version,
-  t.engine_build, max(t.started_at) AS last,
+  t.engine_build, b.config_id AS base_config, max(t.started_at) AS last,
   list({{'base': coalesce(o.value, o.p50), 'cand': coalesce(m.value, m.p50)}} ORDER BY t.repeat) AS numbers
 FROM trials t JOIN metrics m USING (trial_id)
   JOIN trials b ON b.run_id = t.run_id AND b.repeat = t.repeat AND b.role = 'ab_base' AND b.case_name = t.case_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from bench.analysis.gate import FINDINGS, PAIRS, Judged, State
@@ -44,15 +44,15 @@ def ordered(found: Sequence[Verdict]) -> list[Verdict]:
 
 
 def gate_text(night: str, found: Sequence[Verdict]) -> str:
-    """A line for each series that needs a look, and how many there are of each state."""
-    lines = [f"{STATE_WORDS[one.state]}: {subject(one)}: {message(one)}" for one in ordered(found) if one.state in SHOWN]
+    """A line for each result that needs a look, what a series lacks in one, and how many there are of each state."""
+    lines = [f"{STATE_WORDS[one.state]}: {about}: {message(one)}" for one, about in shown(found, SHOWN)]
     lines += [f"slow drift: {subject(one)}: {text}" for one, text in drifts(found)]
     return "\n".join([*lines, f"{night}: {_counts(found)}"])
 
 
 def gate_markdown(night: str, found: Sequence[Verdict]) -> str:
     """A summary to be read in a pull request or a job's page."""
-    rows = [(STATE_WORDS[one.state], subject(one), message(one)) for one in ordered(found) if one.state in SHOWN]
+    rows = [(STATE_WORDS[one.state], about, message(one)) for one, about in shown(found, SHOWN)]
     rows += [("slow drift", subject(one), text) for one, text in drifts(found)]
     head = [f"## Gate of {night}", "", _counts(found)]
     if not rows:
@@ -63,10 +63,19 @@ def gate_markdown(night: str, found: Sequence[Verdict]) -> str:
 
 def annotation_lines(found: Sequence[Verdict]) -> list[str]:
     """GitHub workflow commands: an error for each finding, a warning for what still has to be measured."""
-    told = [one for one in ordered(found) if one.state in (*FINDINGS, "missing result", "trigger")]
+    told = shown(found, (*FINDINGS, "missing result", "trigger"))
     return [
-        f"::{_level(one)} title={_property(f'{STATE_WORDS[one.state]}: {subject(one)}')}::{_data(message(one))}" for one in told
+        f"::{_level(one)} title={_property(f'{STATE_WORDS[one.state]}: {about}')}::{_data(message(one))}" for one, about in told
     ]
+
+
+def shown(found: Sequence[Verdict], states: Sequence[State]) -> list[tuple[Verdict, str]]:
+    """What is told, with its subject. A series that was not run lacks every metric for one reason: that is one thing to tell."""
+    told: dict[Hashable, list[Verdict]] = {}
+    for place, one in enumerate(one for one in ordered(found) if one.state in states):
+        key = one.history.key
+        told.setdefault((key.series_id, key.host_id, key.profile, one.missing) if one.missing else place, []).append(one)
+    return [(alike[0], subject(alike[0], len(alike))) for alike in told.values()]
 
 
 def drifts(found: Sequence[Verdict]) -> list[tuple[Verdict, str]]:
@@ -87,10 +96,11 @@ def gate_json(night: str | None, found: Sequence[Verdict]) -> dict[str, Any]:
     return {"night": night, "series": [_told_json(one) for one in ordered(found)]}
 
 
-def subject(one: Verdict) -> str:
-    """`TPOT of tiny q4_1, mock, batch 8, 64/32, GPU (series 0123abcd)`."""
+def subject(one: Verdict, count: int = 1) -> str:
+    """`tpot_p50_ms of tiny q4_1, mock, batch 8, 64/32, GPU (series 0123abcd)`; of several metrics their `count`."""
     key = one.history.key
-    return printable(f"{metric_label(key.metric)} of {one.history.label} (series {key.series_id[:8]})")
+    what = metric_label(key.metric) if count == 1 else f"{count} metrics"
+    return printable(f"{what} of {one.history.label} (series {key.series_id[:8]})")
 
 
 def message(one: Verdict) -> str:
@@ -118,8 +128,9 @@ def _why(one: Verdict, judged: Judged) -> list[str]:
     if one.state in FINDINGS:
         told.append(f"since {judged.since}")
     if one.state == "host_shift":
-        told.append("the build is not to blame: look at driver, firmware, power limit, cooling")
-        told += ["the reference build is less worse tonight, so the build may be to blame as well"] if one.is_open else []
+        told.append("look at driver, firmware, power limit, cooling")
+        less = "the reference build is less worse tonight, so the build may be to blame as well"
+        told.append(less if one.is_open else "the build is not to blame")
     if one.state == "trigger" and found is None and judged.host_moved:
         told.append("so is the reference build: this night's host is to blame")
     if one.is_open:

@@ -108,7 +108,8 @@ def test_without_a_length_the_limit_of_a_server_is_told_too() -> None:
         ("10,401 W", "needs"),
         ("10,401 W, GPUs only", "breaks"),
         ("10,401 W at the wall", "holds"),
-        ("30 kW at the wall", "needs"),
+        ("30 kW at the wall", "breaks"),
+        ("30 kW", "breaks"),
     ],
 )
 def test_a_stated_power_beside_the_rating(stated: str, state: str) -> None:
@@ -262,6 +263,10 @@ def spoken(text: str) -> dict[str, object]:
         ("2\u00d7MI300X; 5 requests per second", {"chips": ["MI300X"] * 2, "qps": 5.0}),
         ("1xH200 + 1xMI300X 3.5 rps", {"chips": ["H200 SXM", "MI300X"], "qps": 3.5}),
         ("B200 24,525 tok/s", {"chips": ["B200"], "tok_per_s": 24525.0}),
+        ("B200 30k tok/s", {"chips": ["B200"], "tok_per_s": 30000.0}),
+        ("B200 1.5 ktokens/s, 2K qps", {"chips": ["B200"], "tok_per_s": 1500.0, "qps": 2000.0}),
+        ("B200, Llama 3.1 405B Instruct fp8", {"chips": ["B200"], "model": "llama-3.1-405b-instruct", "precision": "fp8"}),
+        ("B200, llama 2 13b, fp8", {"chips": ["B200"], "model": "llama2-13b", "precision": "fp8"}),
         ("B200, 2.5 tokens/s", {"chips": ["B200"], "tok_per_s": 2.5}),
         ("B200: 200 output tokens per query", {"chips": ["B200"], "tokens": 200.0}),
         ("B200, 64 tokens/request, 0.5 joules per output token", {"chips": ["B200"], "tokens": 64.0, "j_per_token": 0.5}),
@@ -269,6 +274,13 @@ def spoken(text: str) -> dict[str, object]:
         ("2x B200, 1.9 kW", {"chips": ["B200"] * 2, "power_w": 1900.0}),
         ("2x B200, 900 W each", {"chips": ["B200"] * 2, "power_w": 1800.0}),
         ("2x B200, 1.9 kW at the wall", {"chips": ["B200"] * 2, "power_w": 1900.0, "scope": "server"}),
+        ("4x H100 SXM GPU server, 142 QPS", {"chips": ["H100 SXM"] * 4, "qps": 142.0}),
+        ("2x B200 node, 1.9 kW", {"chips": ["B200"] * 2, "power_w": 1900.0}),
+        ("2x B200, 1.9 kW, server", {"chips": ["B200"] * 2, "power_w": 1900.0, "scope": "server"}),
+        ("2x B200, 1.9 kW of the server", {"chips": ["B200"] * 2, "power_w": 1900.0, "scope": "server"}),
+        ("2x B200, 1.9 kW (server)", {"chips": ["B200"] * 2, "power_w": 1900.0, "scope": "server"}),
+        ("2x B200 system, 1.9 kW system power", {"chips": ["B200"] * 2, "power_w": 1900.0, "scope": "server"}),
+        ("2x B200, 0.5 J/token, whole machine", {"chips": ["B200"] * 2, "j_per_token": 0.5, "scope": "server"}),
         ("2x B200, 0.5 J/token (GPUs only)", {"chips": ["B200"] * 2, "j_per_token": 0.5, "scope": "devices"}),
         ("B200 78% of GPU memory used", {"chips": ["B200"], "memory": 0.78}),
         ("B200, batch_size=128, LLaMA-2-13B FP16", {"chips": ["B200"], "batch": 128, "model": "llama2-13b", "precision": "fp16"}),
@@ -288,10 +300,26 @@ def test_ways_to_say_it(text: str, told: dict[str, object]) -> None:
         ("", "names no chip"),
         ("4x H100, 5 bananas", "'5' in the claim says nothing"),
         ("4x H100, pretty fast", "'pretty' in the claim says nothing"),
-        ("4x H900, 142 QPS", "says nothing"),
+        ("4x H900, 142 QPS", "no chip 'H900'"),
+        ("1x H1000, 142 QPS", "no chip 'H1000'"),
+        ("1 H1000, 142 QPS", "no chip 'H1000'"),
+        ("142 QPS, H1000", "'H1000' is no chip, model or precision"),
+        ("4x H100, fp17", "'fp17' is no chip, model or precision"),
+        ("4x H100, Llama 3.3 405B, 142 QPS", "no model 'Llama 3.3 405B'"),
+        ("4x H100, llama-99b fp8, 142 QPS", "no model 'llama-99b'"),
         ("4x H100, max 142 QPS", "'max' in the claim says nothing"),
         ("4 GPUs of H100 SXM, 142 QPS", "'4' in the claim says nothing"),
         ("4x H100, 142 QPS, 99 QPS", "gives that figure twice"),
+        ("700 W each, H100, 400 W each", "gives that figure twice"),
+        ("700 W each, H100, 5000 W", "gives that figure twice"),
+        ("H100, 5000 W, 700 W each", "gives that figure twice"),
+        ("H100, batch 8, batch 9", "gives that figure twice"),
+        ("H100, llama2-13b, llama2-7b", "gives that figure twice"),
+        ("H100, fp16, fp8", "gives that figure twice"),
+        (f"H100, batch {'9' * 5000}", "is no whole number above zero"),
+        (f"{'9' * 5000}x H100, 1 QPS", "is no number of chips"),
+        (f"H100, 0.{'0' * 400}1 J/token", "is no number above zero"),
+        (f"H100, 0.{'0' * 20}1 QPS", "is no number above zero"),
         ("0x H100, 142 QPS", "0 is no number of chips"),
         ("999999999x H100, 142 QPS", "is no number of chips"),
         ("4x H100, 0 QPS", "no number above zero"),
@@ -308,6 +336,21 @@ def test_what_can_t_be_read_is_named(text: str, says: str) -> None:
         read(text).claim()
     assert says in str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1x H1000, 142 QPS", "H100"),
+        ("142 QPS, H1000", "H100"),
+        ("4x H100, fp17", "fp16"),
+        ("4x H100, Llama 3.1 405B, 142 QPS", "llama-3.1-405b-instruct"),
+    ],
+)
+def test_what_was_meant_is_guessed(text: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(text)
+    assert caught.value.hint == f"did you mean {meant!r}?"
 
 
 @given(st.text(max_size=60))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from bench.analysis.compare import ENERGY, Comparison, Point, Sample, adjust, compare_points, mean_ratio
+from bench.analysis.compare import ENERGY, Comparison, Point, Ratio, Sample, adjust, compare_points, mean_ratio, paired_ratio
 from bench.analysis.compare_pairs import newest_points, pair_points
 from bench.analysis.multiple import adjusted_p
 
@@ -238,3 +239,11 @@ def test_a_point_without_counterpart_names_the_difference() -> None:
 def test_the_newest_run_of_a_configuration_counts() -> None:
     late = replace(POINT, run_id="r2", started="2026-12-02")
     assert newest_points([late, POINT]) == [late]
+
+
+@pytest.mark.parametrize("ratio", [paired_ratio, mean_ratio])
+def test_values_as_far_apart_as_can_be_have_a_finite_ratio(ratio: Callable[..., Ratio]) -> None:
+    found = ratio([1e18, 1e-30], [1e-30, 1e18])
+    assert (found.low, found.high) != (None, None)
+    assert all(end is not None and math.isfinite(end) for end in (found.value, found.low, found.high))
+    assert math.isfinite(ratio([1e-30], [1e30]).value)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bench import identity
 from bench.records import Case, LoadSpec, Metric, Reason, Status
-from tests.factories import make_case, make_device, make_engine, make_metric, make_metrics, make_record, save_trial
+from tests.factories import make_case, make_device, make_engine, make_key, make_metric, make_metrics, make_record, save_trial
 from tests.in_process import Bench
 
 SPREAD = (0.995, 1.0, 1.004, 0.998, 1.003)
@@ -170,3 +170,16 @@ def test_devices_are_a_choice_and_no_regression(results: Path, bench: Bench) -> 
     assert ran.code == 0
     assert "50.0%" in ran.out
     assert "also differs: devices: Fast and Slow" in ran.out
+
+
+@pytest.mark.parametrize("name", ["pairs-1", "pairs", "run:pairs-1", "latest"])
+def test_a_run_of_pairs_is_shown_elsewhere(results: Path, bench: Bench, name: str) -> None:
+    case = make_case()
+    for role in ("ab_base", "ab_cand"):
+        key = replace(make_key(case, "pairs-1", 1), role=role, trial_id=role)
+        save_trial(results, make_record(case=case, run_id="pairs-1", key=key))
+    ran = bench("compare", name, name)
+    assert ran.code == 2
+    assert "run pairs-1 holds only pairs" in ran.err
+    assert "next: bench report --run pairs-1" in ran.err
+    assert "nothing is called 'pairs-2'" in bench("compare", "pairs-2", name).err

@@ -110,6 +110,38 @@ def test_a_pipe_in_its_place_is_not_waited_for(slow_night: Path, bench: Bench, n
     assert f"{name} can't be read: it is no plain file" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("night", "2026-02-30"),
+        ("night", "yesterday"),
+        ("night", "20260911"),
+        ("since", "2026-9-1"),
+        ("judged_at", "now"),
+        ("judged_at", "2026-09-11"),
+        ("baseline_nights", -1),
+        ("pairs", 10**30),
+    ],
+)
+def test_a_line_that_sql_could_not_take_is_named(slow_night: Path, bench: Bench, field: str, value: object) -> None:
+    bench("gate")
+    path = slow_night / FINDINGS_FILE
+    good = json.loads(path.read_bytes())
+    path.write_text("\n".join(json.dumps(one) for one in (good, good | {field: value})), encoding="utf-8")
+    for command in (("gate",), ("sql", "SELECT * FROM findings")):
+        ran = bench(*command)
+        assert ran.code == 1
+        assert "findings.jsonl:2: no finding line" in ran.err
+    assert "mend or delete that line" in ran.err
+
+
+def test_a_date_of_an_accepted_change_is_checked_too(results: Path) -> None:
+    results.mkdir()
+    add_accepted(results, Accepted(series="s", metric=None, night="2026-12-1", reason="meant"))
+    with pytest.raises(StoreError, match=r"accepted.jsonl:1: no accepted line: '2026-12-1' is no day"):
+        read_accepted(results)
+
+
 def test_a_line_that_was_cut_off_is_named(slow_night: Path, bench: Bench) -> None:
     bench("gate")
     path = slow_night / FINDINGS_FILE

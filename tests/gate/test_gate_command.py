@@ -102,6 +102,17 @@ def test_pairs_confirm_it(slow_night: Path, bench: Bench, tmp_path: Path) -> Non
     assert "| regression |" in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
+def test_pairs_against_a_base_that_was_upgraded_meanwhile_are_not_mixed(slow_night: Path, bench: Bench) -> None:
+    """Two pairs before the engine of the base was upgraded in its place, and three after it, which show nothing."""
+    for pair in range(1, 6):
+        wobble, old = 1 + 0.001 * (pair % 3), pair < 3
+        save_trial(slow_night, trial(10, wobble, role="ab_base", repeat=pair, version="0.8" if old else "0.9"))
+        save_trial(slow_night, trial(10, (0.8 if old else 1.0) * wobble**2, role="ab_cand", repeat=pair, version="1.0"))
+    ran = bench("gate")
+    assert ran.code != 3
+    assert "3 pairs" in ran.out
+
+
 @pytest.mark.parametrize(("change", "version"), [(0.0, "1.0"), (0.06, "7.7")])
 def test_pairs_that_show_nothing_or_are_of_another_build_confirm_nothing(
     slow_night: Path, bench: Bench, change: float, version: str
@@ -129,10 +140,39 @@ def test_a_result_that_is_not_there_is_missed_with_the_reason(results: Path, ben
     save_trial(results, trial(10, case=other, key=make_key(other, "night-010")))
     ran = bench("gate")
     assert ran.code == 1
-    assert "missing result: output_tok_per_s of tiny" in ran.out
+    assert ran.out.count("missing result: ") == 1
+    assert "missing result: 3 metrics of tiny" in ran.out
     assert "it was not run" in ran.out
+    assert "3 missing result" in ran.out.splitlines()[-1]
+    assert "next: " in ran.err
+    assert "--where" in ran.err
+    assert "not over" not in ran.err
     save_trial(results, trial(10, status=Status.FAILED, error="out of memory", series_id=None, config_id=None, metrics={}))
     assert "failed: out of memory" in bench("gate").out
+
+
+@pytest.mark.parametrize("form", ["text", "summary", "annotations"])
+def test_what_one_series_lacks_is_one_thing_to_tell(results: Path, bench: Bench, tmp_path: Path, form: str) -> None:
+    save_nights(results)
+    summary = tmp_path / "summary.md"
+    ran = bench("gate", "--night", "2026-09-11", "--summary", str(summary), "--github")
+    told = {"text": ran.out.split("::")[0], "summary": summary.read_text(), "annotations": ran.out.partition("::")[2]}[form]
+    assert told.count("3 metrics of tiny") == 1
+    assert "output_tok_per_s of" not in told
+    found = json.loads(bench("gate", "--night", "2026-09-11", "--json").out)["series"]
+    assert [one["state"] for one in found] == ["missing result"] * 3
+
+
+@pytest.mark.parametrize(("days", "said"), [(-1, ""), (0, "is not over"), (1, "is yet to come")])
+def test_a_night_that_is_not_over_is_said_to_be(
+    results: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch, days: int, said: str
+) -> None:
+    save_nights(results)
+    monkeypatch.setattr("bench.cli.gate.iso_utc", lambda _: f"2026-09-{11 - days}T12:00:00Z")
+    assert bench("gate", "--night", "2026-09-10").err == "", "nothing is missing, so nothing is to be explained"
+    ran = bench("gate", "--night", "2026-09-11")
+    assert ("the night 2026-09-11" in ran.err) == bool(said)
+    assert said in ran.err
 
 
 @pytest.mark.parametrize("night", ["banana", "", "2026-9-11", "20260911", "2026-W37-5", "2026-13-45"])

@@ -20,7 +20,7 @@ from bench.lab.plans import engine_starts, forecast, new_plan
 from bench.records import LoadSpec, Status, TrialRecord
 from bench.reports.differences import sides
 from bench.session.loop import RunOutcome
-from tests.factories import make_case, make_key, make_metrics, make_record
+from tests.factories import make_case, make_host, make_key, make_metrics, make_record
 from tests.session.fakes import Rig, a_case
 
 SUITE = suite.suite_from_options(
@@ -142,6 +142,42 @@ def test_what_the_sides_are_is_said(base: dict[str, object], cand: dict[str, obj
     (alone,) = paired_cases(records[:3])
     assert sides(alone) == ("", "")
     assert "0 valid pairs, CAND against BASE\n" in pairs_text([alone])
+
+
+@pytest.mark.parametrize("what", ["build of the base", "build of the candidate", "machine", "machine of one side"])
+def test_pairs_of_another_build_or_machine_do_not_count(what: str) -> None:
+    """Five pairs, of which the first two were measured before something changed; with them it would be 20% slower."""
+    records = []
+    for n in range(5):
+        for role in (BASE_ROLE, CAND_ROLE):
+            other = n < 2 and {
+                "build of the base": role == BASE_ROLE,
+                "build of the candidate": role == CAND_ROLE,
+                "machine": True,
+                "machine of one side": role == CAND_ROLE,
+            }.get(what, False)
+            over = (
+                {"host": make_host(host_id="other")} if "machine" in what and other else {"config_id": "old" if other else role}
+            )
+            speed = 400.0 + n - (150.0 if n < 2 and role == CAND_ROLE else 0.0)
+            records.append(ab_record(role, n, speed, **over))
+    (found,) = paired_cases(records)
+    assert (found.pairs, found.left_out) == (3, 2)
+    assert next(one for one in found.metrics if one.metric == "output_tok_per_s").verdict == "no difference shown"
+    assert "3 valid pairs (2 more left out: another build or machine), " in pairs_text([found])
+
+
+def test_the_means_that_are_shown_have_the_ratio_that_is_shown() -> None:
+    """Pairs that differ much, where means of another kind would be the other way round: (1 + 100) / 2 above (30 + 10) / 2."""
+    records = [ab_record(BASE_ROLE, n, value) for n, value in enumerate((1.0, 100.0))]
+    records += [ab_record(CAND_ROLE, n, value) for n, value in enumerate((30.0, 10.0))]
+    (found,) = paired_cases(records)
+    assert found.metrics
+    for one in found.metrics:
+        assert one.ratio is not None
+        assert (one.cand or 0.0) / (one.base or 1.0) == pytest.approx(one.ratio.value)
+    speed = next(one for one in found.metrics if one.metric == "output_tok_per_s")
+    assert (speed.base, speed.cand) == pytest.approx((10.0, 300.0**0.5))
 
 
 def test_half_a_pair_is_none_and_scopes_are_not_mixed() -> None:

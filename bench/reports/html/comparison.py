@@ -45,9 +45,7 @@ def comparison(found: Sequence[Compared], words: Words) -> Html:
 
 def in_turns(found: Sequence[PairedCase], words: Words) -> Html:
     """The same of cases of which two settings were measured in turns."""
-    caption = words(
-        "Means over valid pairs and the geometric mean of their ratios. An interval that holds 1 shows no difference."
-    )
+    caption = words("Geometric means over the valid pairs. An interval that holds 1 shows no difference.")
     named = [(_case(one, words), one.metrics) for one in found]
     return _compared(named, caption, words)
 
@@ -63,7 +61,8 @@ def _compared(named: Sequence[tuple[Html, Sequence[Comparison]]], caption: str, 
 
 def _case(one: PairedCase, words: Words) -> Html:
     told = (f"{words(name)}: {side}" for name, side in zip(("Base", "Candidate"), sides(one), strict=True) if side)
-    return tag("li", one.name, *(tag("small", line) for line in (*told, words("valid pairs: {}", one.pairs))))
+    out = [words("left out for another build or machine: {}", one.left_out)] if one.left_out else []
+    return tag("li", one.name, *(tag("small", line) for line in (*told, words("valid pairs: {}", one.pairs), *out)))
 
 
 def _pair(one: Compared, words: Words) -> Html:

@@ -139,10 +139,11 @@ PAGE = {
     "Geometric means over the valid repeats. An interval that holds 1 shows no difference.": (
         "有效重复的几何均值。包含 1 的区间表示未显示差异。"
     ),
-    "Means over valid pairs and the geometric mean of their ratios. An interval that holds 1 shows no difference.": (
-        "有效配对的均值，及各对比值的几何均值。包含 1 的区间表示未显示差异。"
+    "Geometric means over the valid pairs. An interval that holds 1 shows no difference.": (
+        "有效配对的几何均值。包含 1 的区间表示未显示差异。"
     ),
     "valid pairs: {}": "有效配对：{}",
+    "left out for another build or machine: {}": "因构建或机器不同而未计入：{}",
     "only in the candidate": "仅候选有",
     "only in the base": "仅基准有",
     "also differs": "另有不同",
@@ -205,7 +206,8 @@ MESSAGES = {
     "{} pairs: {}% better, p = {}, which shows nothing": "{} 对：变好 {}%，p = {}，未显示差异",
     "since {}": "自 {} 起",
     "since {}; {}": "自 {} 起；{}",
-    "the build is not to blame: look at driver, firmware, power limit, cooling": "与构建无关：请检查驱动、固件、功率上限、散热",
+    "look at driver, firmware, power limit, cooling": "请检查驱动、固件、功率上限、散热",
+    "the build is not to blame": "与构建无关",
     "so is the reference build: this night's host is to blame": "参考构建也变差：问题在当晚的主机",
     "measure pairs: bench run SUITE --ab BASE CAND --pairs 5": "请测成对试验：bench run SUITE --ab BASE CAND --pairs 5",
     # verdicts
