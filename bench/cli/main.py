@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -64,13 +66,30 @@ class LazyGroup(click.Group):
             near = get_close_matches(cmd_name, self._table, n=1)
             raise UsageError(f"no command {cmd_name!r}", hint=f"{ctx.command_path} {near[0] if near else '--help'}")
         module, _, attribute = entry[0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        with _one_thread():
+            command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """For imports: numpy's library begins a thread for every core as it is loaded, which takes as long as all else of numpy, and
+    no command computes so much. What a command starts later is not told so.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 @click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

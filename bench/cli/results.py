@@ -107,18 +107,12 @@ def table(
 
 
 def _imported_table(results: Path, *, as_json: bool) -> int:
-    from bench.cli.columns import show
-    from bench.reports.imported import HEADER, imported_json, imported_notes, imported_rows
+    from bench.cli.imported_table import show_imported
 
     found = imported(results)
-    if as_json:
-        click.echo(json.dumps(imported_json(found), allow_nan=False))
-    elif not found:
+    if not found and not as_json:
         _tell(f"there is no imported result in {results}; import one with: bench import FILE")
-    else:
-        show(HEADER, imported_rows(found))
-        for note in imported_notes(found):
-            _tell(note)
+    show_imported(found, as_json=as_json)
     return EXIT_OK
 
 

@@ -1,5 +1,1 @@
 """Records to tables and bytes."""
-
-from bench.reports.runs import run_json
-
-__all__ = ["run_json"]

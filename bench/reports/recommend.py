@@ -11,11 +11,14 @@ import yaml
 
 from bench.analysis.candidates import (
     PPL,
+    QUANTILES,
     TOP1,
     UNITS,
     Candidate,
     Objective,
+    Quantile,
     judged_against,
+    latencies,
     latency,
     pooled,
     worst_figure,
@@ -28,7 +31,8 @@ from bench.clock import iso_utc
 from bench.printable import printable
 from bench.records import Profile, Slo
 from bench.reports.compare import verdict_text
-from bench.reports.rows import MISSING_TEXT, counted, device_label, load_label
+from bench.reports.differences import differences
+from bench.reports.rows import MISSING_TEXT, counted, device_label, load_label, rows
 from bench.reports.text import number_text
 
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -45,7 +49,7 @@ def head_text(found: Recommendation, model: str) -> str:
     """The best setting with its evidence; where there is none, what comes nearest and what it misses."""
     asked = wanted_text(found.wanted)
     if found.best is not None:
-        return _lines([f"{model}, {asked}:", *_indented([setting_text(found.best), *evidence(found)])])
+        return _lines([f"{model}, {asked}:", *_indented([settings_text(found.meeting)[0], *evidence(found)])])
     if not found.near:
         return _lines([f"nothing measured of {model} can be recommended, {asked}"])
     first = found.near[0]
@@ -70,6 +74,13 @@ def setting_text(one: Candidate) -> str:
     engine = one.first.engine
     named = f"{one.first.case.engine} {engine.version or ''}".strip() if engine else one.first.case.engine
     return f"{named}, {one.precision or 'precision not said'}, {load_label(one.first.case.load)}, {device_label(one.first)}"
+
+
+def settings_text(found: Sequence[Candidate]) -> list[str]:
+    """The same of several; those that would read the same with what tells them apart: `..., 2x NVIDIA H200 (duration_s=60)`."""
+    table = [rows(one.trials)[0] for one in found]
+    apart = differences(table, alike=lambda row: setting_text(Candidate(trials=row.trials)))
+    return [f"{setting_text(one)} ({told})" if told else setting_text(one) for one, told in zip(found, apart, strict=True)]
 
 
 def evidence(found: Recommendation) -> list[str]:
@@ -98,8 +109,9 @@ def notes(found: Recommendation) -> list[str]:
     if one is None:
         return []
     told = []
+    _, *named = settings_text(found.meeting)
     for verdicts, words in _NOT_BETTER.items():
-        alike = [setting_text(other.candidate) for other in found.runners_up if other.comparison.verdict in verdicts]
+        alike = [name for name, other in zip(named, found.runners_up, strict=True) if other.comparison.verdict in verdicts]
         if alike:
             told.append(f"{words}: {'; '.join(alike[:MOST_SHOWN])}{_more(alike)}")
     if len(one.trials) == 1:
@@ -133,12 +145,13 @@ def _misses(near: Near, wanted: Wanted) -> list[str]:
 def runner_rows(found: Recommendation) -> Rows:
     """The runners-up in their order, as many as one reads."""
     objective = found.wanted.objective
-    rows: list[tuple[str, ...]] = []
-    for place, other in enumerate(found.runners_up[:MOST_SHOWN], start=2):
+    lines: list[tuple[str, ...]] = []
+    named = settings_text(found.meeting)[1:]
+    for place, (name, other) in enumerate(zip(named[:MOST_SHOWN], found.runners_up, strict=False), start=2):
         value = pooled(other.candidate, objective)
         shown = _interval(value) if value else MISSING_TEXT
-        rows.append((str(place), setting_text(other.candidate), shown, verdict_text(other.comparison)))
-    return ("", "runner-up", objective, "beside the best"), rows
+        lines.append((str(place), name, shown, verdict_text(other.comparison)))
+    return ("", "runner-up", objective, "beside the best"), lines
 
 
 def tail_text(found: Recommendation) -> str:
@@ -148,9 +161,24 @@ def tail_text(found: Recommendation) -> str:
         lines.append(f"{_points(len(found.near))} missed a limit")
     for (lack, reason), count in Counter((one.lack, one.reason) for one in found.left_out).most_common():
         lines.append(f"{_points(count)} left out, {lack}: {reason}")
+    if lower := _lower_quantile(found):
+        lines.append(f"next: --at {lower}, for which they had requests enough")
     if found.invalid_trials:
         lines.append(f"{_of_trials(found.invalid_trials)} left out, not valid: bench table --all says why")
     return _lines(lines)
+
+
+def _lower_quantile(found: Recommendation) -> Quantile | None:
+    """The highest quantile below the wanted one that points have which were left out for want of it."""
+    lacking = [one.candidate for one in found.left_out if one.lack == "no latency figure"]
+    below = QUANTILES[: QUANTILES.index(found.wanted.quantile)]
+    known = (
+        lower
+        for lower in reversed(below)
+        for one in lacking
+        if not any(isinstance(latencies(one, slo, lower), str) for slo in found.wanted.slos)
+    )
+    return next(known, None)
 
 
 def route_rows(routes: Sequence[Route]) -> Rows:
@@ -203,8 +231,10 @@ def deployment_yaml(found: Recommendation, model: str) -> str:
     if best is None:
         raise ValueError("nothing is recommended")
     entry = {"engine": best.first.case.engine, "devices": list(best.devices), "quantization": best.precision}
-    comments = [f"{model}, {wanted_text(found.wanted)}", setting_text(best), *evidence(found)]
-    comments += [f"runner-up: {setting_text(one.candidate)}: {verdict_text(one.comparison)}" for one in found.runners_up[:3]]
+    first, *others = settings_text(found.meeting)
+    comments = [f"{model}, {wanted_text(found.wanted)}", first, *evidence(found)]
+    told = zip(others[:3], found.runners_up, strict=False)
+    comments += [f"runner-up: {name}: {verdict_text(one.comparison)}" for name, one in told]
     body: str = yaml.safe_dump({"models": {model: entry}}, sort_keys=False, allow_unicode=True, width=1000)
     return "".join(f"# {printable(line)}\n" for line in comments) + body
 

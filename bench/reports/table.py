@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import RenderableType
 
 from bench.printable import printable
 from bench.records import TrialRecord
@@ -17,17 +16,23 @@ from bench.reports.footer import footer
 from bench.reports.notes import PLAIN, TITLES
 from bench.reports.numbers import COLUMNS
 from bench.reports.rows import MISSING_TEXT, Row, rows
-from bench.reports.screen import ScreenTable
 from bench.reports.text import cell, status_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def summary(records: Sequence[TrialRecord], again: Again | None = measure_again) -> RenderableType:
     """What a run measured, for a terminal of any width."""
+    from bench.reports.screen import ScreenTable  # most of rich, and only here
+
     return ScreenTable(rows(records), again)
 
 
 def screen_table(table: Sequence[Row]) -> RenderableType:
     """Rows for a terminal of any width."""
+    from bench.reports.screen import ScreenTable
+
     return ScreenTable(table)
 
 

@@ -108,10 +108,11 @@ def write_log(folder: Path, trial_id: str, log: EventLog) -> None:
     requests["outcome"] = _names(log.outcome, Outcome)
     requests["finish_reason"] = _texts(log.finish_reason)
     requests["error"] = _texts(log.error)
-    _write(folder / REQUESTS, trial_id, requests, REQUEST_COLUMNS)
     chunks: dict[str, Column | _Texts] = {column: getattr(log, name) for name, column in _CHUNK_FIELDS.items()}
     chunks["kind"] = _names(log.chunk_kind, ChunkKind)
-    _write(folder / CHUNKS, trial_id, chunks, CHUNK_COLUMNS)
+    with _writer() as con:
+        _write(con, folder / REQUESTS, trial_id, requests, REQUEST_COLUMNS)
+        _write(con, folder / CHUNKS, trial_id, chunks, CHUNK_COLUMNS)
 
 
 def write_telemetry(folder: Path, trial_id: str, telemetry: Telemetry) -> None:
@@ -133,7 +134,8 @@ def write_telemetry(folder: Path, trial_id: str, telemetry: Telemetry) -> None:
     for name in _READING_FLOATS:
         values = [getattr(r, name) for r in readings]
         columns[name] = np.array([math.nan if value is None else value for value in values], dtype=np.float64)
-    _write(folder / TELEMETRY, trial_id, columns, TELEMETRY_COLUMNS)
+    with _writer() as con:
+        _write(con, folder / TELEMETRY, trial_id, columns, TELEMETRY_COLUMNS)
 
 
 @contextmanager
@@ -151,8 +153,9 @@ def _reading(what: str) -> Iterator[None]:
 @_reading(f"{REQUESTS} and {CHUNKS}")
 def read_log(folder: Path) -> EventLog:
     """The event log of a shard, as it was handed to `write_log`. Raises: StoreError (missing or damaged)."""
-    requests = _read(folder / REQUESTS, REQUEST_COLUMNS, "request")
-    chunks = _read(folder / CHUNKS, CHUNK_COLUMNS, "file_row_number")
+    with _connect() as con:
+        requests = _read(con, folder / REQUESTS, REQUEST_COLUMNS, "request")
+        chunks = _read(con, folder / CHUNKS, CHUNK_COLUMNS, "file_row_number")
     ours = _filled(requests.get("output_retokenized_tokens", np.zeros(0)))
     return EventLog(
         output_retokenized=ours if (ours != MISSING).any() else None,
@@ -190,7 +193,18 @@ def _connect(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"temp_directory": "", **({"threads": threads} if threads is not None else {})})
 
 
-def _write(path: Path, trial_id: str, columns: Mapping[str, Column | _Texts], types: Mapping[str, str]) -> None:
+def _writer() -> duckdb.DuckDBPyConnection:
+    """With one thread: more are no faster, and each holds row groups that wait for their turn."""
+    return _connect(threads=1)
+
+
+def _write(
+    con: duckdb.DuckDBPyConnection,
+    path: Path,
+    trial_id: str,
+    columns: Mapping[str, Column | _Texts],
+    types: Mapping[str, str],
+) -> None:
     """Rows in the order of the arrays, `MISSING` and NaN as NULL. DuckDB reads arrays where they lie, a piece at a time: those of
     a mapped file are never in memory as a whole.
     """
@@ -198,17 +212,17 @@ def _write(path: Path, trial_id: str, columns: Mapping[str, Column | _Texts], ty
     texts = {name: c for name, c in columns.items() if isinstance(c, _Texts) and not c.named}
     if texts or len(columns) < len(types) - 1:
         arrays["row_number"] = np.arange(len(next(iter(arrays.values()))), dtype=np.int64)
-    with _connect(threads=1) as con:  # more are no faster, and each holds row groups that wait for their turn
-        con.register("frame", arrays)
-        joins = "".join(_join(con, name, c) for name, c in texts.items())
-        selected = ", ".join(
-            f"{_value(name, kind, columns.get(name))} AS {name}" for name, kind in types.items() if name != "trial_id"
-        )
-        con.execute(
-            f"COPY (SELECT CAST({_quoted(trial_id)} AS VARCHAR) AS trial_id, {selected} "  # noqa: S608 - our own names
-            f"FROM frame{joins}{' ORDER BY row_number' if joins else ''}) "
-            f"TO {_quoted(str(path.absolute()))} (FORMAT parquet, COMPRESSION zstd)"
-        )
+    con.register("frame", arrays)
+    joins = "".join(_join(con, name, c) for name, c in texts.items())
+    selected = ", ".join(
+        f"{_value(name, kind, columns.get(name))} AS {name}" for name, kind in types.items() if name != "trial_id"
+    )
+    con.execute(
+        f"COPY (SELECT CAST({_quoted(trial_id)} AS VARCHAR) AS trial_id, {selected} "  # noqa: S608 - our own names
+        f"FROM frame{joins}{' ORDER BY row_number' if joins else ''}) "
+        f"TO {_quoted(str(path.absolute()))} (FORMAT parquet, COMPRESSION zstd)"
+    )
+    con.unregister("frame")
 
 
 def _join(con: duckdb.DuckDBPyConnection, name: str, texts: _Texts) -> str:
@@ -239,11 +253,10 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _read(path: Path, types: Mapping[str, str], order: str) -> dict[str, Column]:
-    with _connect() as con:
-        source = con.read_parquet(str(path.absolute()), file_row_number=True)
-        there = [name for name in types if name in source.columns]  # a shard of an earlier bench lacks the newest ones
-        columns: dict[str, Column] = source.order(order).project(", ".join(there)).fetchnumpy()
+def _read(con: duckdb.DuckDBPyConnection, path: Path, types: Mapping[str, str], order: str) -> dict[str, Column]:
+    source = con.read_parquet(str(path.absolute()), file_row_number=True)
+    there = [name for name in types if name in source.columns]  # a shard of an earlier bench lacks the newest ones
+    columns: dict[str, Column] = source.order(order).project(", ".join(there)).fetchnumpy()
     return columns
 
 

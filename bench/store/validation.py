@@ -16,6 +16,8 @@ from bench.units import format_bytes
 
 TRIAL_JSON_LIMIT_B = 16 << 20
 _INT64_LIMIT = 1 << 63
+_SMALLEST = 1e-30
+"""Above 0: what one can still divide by and compare."""
 _LARGEST = 1e18
 """No rate, time, size or energy of a benchmark is beyond it; sums and products of larger ones are no numbers."""
 _LONGEST = str(_INT64_LIMIT - 1).encode()
@@ -158,6 +160,8 @@ def _check_metric(name: str, metric: Metric) -> None:
             raise BadShard(f"metrics[{name[:80]!r}] is {number:g}, larger than anything that can be measured")
         if number is not None and number < least:
             raise BadShard(f"metrics[{name[:80]!r}] is {number:g}, which can't be below 0")
+        if number is not None and least == 0.0 and 0.0 < number < _SMALLEST:
+            raise BadShard(f"metrics[{name[:80]!r}] is {number:g}, smaller than anything that can be measured")
     if metric.n < 0:
         raise BadShard(f"metrics[{name[:80]!r}] is of {metric.n} observations")
 

@@ -44,6 +44,22 @@ def test_no_engine_or_vendor_package_is_imported_by_our_modules(module: str) -> 
     assert _imported_by(f"import {module}") & {"xllamacpp", "pynvml", "amdsmi", "torch", "vllm"} == set()
 
 
+@pytest.mark.parametrize("module", ["bench.cli.run", "bench.cli.results"])
+def test_what_draws_on_a_terminal_is_imported_only_where_there_is_one(module: str) -> None:
+    _imported_by(f"import {module}\nassert 'rich.console' not in sys.modules")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
+@pytest.mark.parametrize("command", ["run", "table"])
+def test_a_command_has_one_thread_and_what_it_starts_is_not_told_to(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    found = _imported_by(
+        f"import os\nfrom bench.cli.main import cli\ncli.get_command(None, {command!r})\n"
+        "assert len(os.listdir('/proc/self/task')) == 1\nassert 'OPENBLAS_NUM_THREADS' not in os.environ"
+    )
+    assert "numpy" in found
+
+
 def test_every_command_has_help() -> None:
     from click.testing import CliRunner
 

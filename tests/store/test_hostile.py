@@ -144,6 +144,7 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a rate beyond all": (edit(lambda c: c["metrics"]["output_tok_per_s"].update(value=1e308)), "larger than anything"),
     "a spread beyond all": (edit(lambda c: c["metrics"]["ttft_ms"].update(p99=-1e19)), "larger than anything"),
     "less than no time": (edit(lambda c: c["metrics"]["ttft_ms"].update(p50=-1.0)), r"'ttft_ms'\] is -1, which can't be below 0"),
+    "next to nothing": (edit(lambda c: c["metrics"]["ttft_ms"].update(p50=5e-324)), "smaller than anything that can be measured"),
     "less than no energy": (edit(lambda c: c["metrics"]["j_per_output_tok"].update(value=-0.25)), "can't be below 0"),
     "less than no tokens": (edit(lambda c: c["metrics"]["output_tok_per_s"].update(value=-400.0)), "can't be below 0"),
     "less than no observations": (edit(lambda c: c["metrics"]["ttft_ms"].update(n=-3)), "of -3 observations"),
