@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import importlib
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bench.errors import UsageError
+from bench.errors import MissingError, UsageError
+from bench.printable import printable
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 RUNNERS = {
     "llamacpp": "bench.runners.llamacpp:LlamaCppRunner",
@@ -53,7 +57,7 @@ _TABLES = {"bench.runners": RUNNERS, "bench.probes": PROBES}
 def load(group: str, name: str) -> Any:
     """The object called `name` in `group` (`bench.runners`, `bench.probes`, `bench.reports`).
 
-    Raises: UsageError with the nearest known name.
+    Raises: UsageError with the nearest known name; MissingError where an installed package has not what it names.
     """
     table = _TABLES.get(group, {})
     spec = table.get(name)
@@ -62,7 +66,7 @@ def load(group: str, name: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     found = _entry_points(group)
     if name in found:
-        return found[name].load()
+        return _loaded(found[name])
     known = sorted({*table, *found})
     near = get_close_matches(name, known, n=1)
     kind = group.rpartition(".")[2].removesuffix("s")
@@ -70,12 +74,31 @@ def load(group: str, name: str) -> Any:
     raise UsageError(f"unknown {kind} {name!r}.{did_you_mean}", hint=f"known: {', '.join(known)}")
 
 
+def _loaded(point: EntryPoint) -> Any:
+    """What an entry point names. Raises: MissingError where its package can't be imported, whatever it stumbles over, or has no
+    such thing to call.
+    """
+    try:
+        found = point.load()
+    except Exception as error:
+        raise _unusable(point, str(error) or type(error).__name__) from error
+    if not callable(found):
+        raise _unusable(point, f"{type(found).__name__} can't be called")
+    return found
+
+
+def _unusable(point: EntryPoint, why: str) -> MissingError:
+    package = point.dist.name if point.dist is not None else point.value.partition(".")[0]
+    what = printable(f"{point.name!r} ({point.group}, {point.value}) can't be loaded: {why}")
+    return MissingError(what, hint=f"mend or remove its package: pip show {package}")
+
+
 def names(group: str) -> tuple[str, ...]:
     """Built-in names and those of installed entry points."""
     return tuple(sorted({*_TABLES.get(group, {}), *_entry_points(group)}))
 
 
-def _entry_points(group: str) -> dict[str, Any]:
+def _entry_points(group: str) -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # slow to import: only when a name is not built in
 
     return {point.name: point for point in entry_points(group=group)}

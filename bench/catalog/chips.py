@@ -177,7 +177,9 @@ def _words(name: str) -> list[str]:
 
 
 def nearest(name: str) -> str | None:
-    """The catalogue's name most like `name`; None if none is close."""
-    by_lower = {chip.name.lower(): chip.name for chip in all_chips()}
+    """The catalogue's name most like `name`, or the part of one that `spoken` takes (`H100`); None if none is close."""
+    names = [chip.name for chip in all_chips()]
+    parts = [name.split()[0] for name in names]
+    by_lower = {one.lower(): one for one in (*(part for part in parts if _NUMBERED.search(part)), *names)}
     near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[near[0]] if near else None

@@ -17,6 +17,7 @@ from bench.records import ModelShape
 _FILE = Path(__file__).with_name("models.yaml")
 _RESERVED = frozenset({"mock"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_FAMILY = re.compile(r"[a-z]+")
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -138,7 +139,12 @@ def by_source(source: str) -> tuple[CatalogModel, str] | None:
     return None
 
 
+def families() -> tuple[str, ...]:
+    """What the names begin with: `llama`, `qwen`."""
+    return tuple(dict.fromkeys(found.group() for name in names() if (found := _FAMILY.match(name))))
+
+
 def nearest(name: str) -> str | None:
     """The known name most like `name`, None if none is close."""
-    near = get_close_matches(name.lower(), names(), n=1)
+    near = get_close_matches("-".join(name.lower().split()), names(), n=1)
     return near[0] if near else None

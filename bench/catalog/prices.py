@@ -46,7 +46,7 @@ def read_prices(path: Path) -> Prices:
         prices = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), Prices)
         for entry in prices.devices:
             re.compile(entry.device)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError, re.error) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError, msgspec.ValidationError, re.error) as error:
         raise UsageError(f"{path} can't be read as prices: {error}", hint=f"it is to be of the form of {FILE}") from error
     numbers = [entry.usd_per_device_hour for entry in prices.devices]
     numbers += [n for entry in prices.power for n in (entry.usd_per_kwh, entry.gco2_per_kwh) if n is not None]

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from bench.cli.options import Number
 from bench.cli.typed import Whole
 from bench.records import ProtocolName
 
@@ -37,7 +38,7 @@ _OPTIONS = (
     click.option(
         "--arrivals", type=click.Choice(["constant", "poisson", "gamma", "trace"]), help="Of an open loop [default: poisson]."
     ),
-    click.option("--burstiness", type=float, help="Shape of gamma arrivals; 1 is Poisson."),
+    click.option("--burstiness", type=Number(), help="Shape of gamma arrivals; 1 is Poisson."),
     click.option("--max-concurrency", type=Whole(), help="Cap on requests in flight; alone it is --batch-size."),
     click.option("--num-prompts", type=Whole(), help="Send so many requests and measure the whole job."),
     click.option("--input-tokens", "--random-input-len", "--input-len", type=Whole(), help="Of each prompt [default: 128]."),
@@ -52,8 +53,8 @@ _OPTIONS = (
     click.option("--profile", type=click.Choice(["smoke", "nightly", "official"]), help="How strict the validity rules are."),
     click.option("--goodput", multiple=True, metavar="METRIC:MS", help="ttft:200, tpot:50, e2e:1000; repeatable."),
     click.option("--seed", type=Whole(), help="Of prompts, lengths and arrivals."),
-    click.option("--temperature", type=float, help="Of sampling [default: 0]."),
-    click.option("--top-p", type=float, help="Of sampling [default: 1]."),
+    click.option("--temperature", type=Number(), help="Of sampling [default: 0]."),
+    click.option("--top-p", type=Number(), help="Of sampling [default: 1]."),
     click.option("--ignore-eos/--no-ignore-eos", default=None, help="Go on to the length asked for [default: yes]."),
     click.option("--workers", type=Whole(), help="Client processes [default: chosen from the load]."),
     click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Kept with the results; repeatable."),

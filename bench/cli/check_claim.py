@@ -10,7 +10,7 @@ import click
 from bench.errors import EXIT_FAILED, EXIT_OK, UsageError
 
 if TYPE_CHECKING:
-    from bench.analysis.claims import Scope
+    from bench.analysis.claims import Claim, Scope
 
 
 @click.command("check-claim")
@@ -46,7 +46,7 @@ def check_claim(
     Exit status 0: they can be true (perhaps under a condition, which is named); 1: they can't.
     """
     from bench.analysis.claims import judge
-    from bench.analysis.claims_text import EXAMPLE, Said, positive_count, read
+    from bench.analysis.claims_text import Said, positive_count, read
     from bench.reports.claim import claim_json, claim_text
 
     said = read(text) if text else Said()
@@ -61,8 +61,16 @@ def check_claim(
             said.replace(name, value)
     found = judge(said.claim())
     if not found.steps:
-        raise UsageError(
-            "the claim has no two figures that depend on each other", hint=f"for example: bench check-claim {EXAMPLE}"
-        )
+        raise _nothing_to_check(found.claim)
     click.echo(json.dumps(claim_json(found), allow_nan=False) if as_json else claim_text(found))
     return EXIT_FAILED if found.verdict == "cannot" else EXIT_OK
+
+
+def _nothing_to_check(claim: Claim) -> UsageError:
+    from bench.analysis.claims_text import EXAMPLE
+
+    if claim.model is not None and claim.precision is None:
+        return UsageError(f"what {claim.model.name} can do depends on its precision, which is not said", hint="--precision fp16")
+    if claim.model is None and claim.precision is not None:
+        return UsageError(f"what {claim.precision} can do depends on the model, which is not said", hint="--model llama2-13b")
+    return UsageError("the claim has no two figures that depend on each other", hint=f"for example: bench check-claim {EXAMPLE}")

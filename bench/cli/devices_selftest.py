@@ -6,6 +6,7 @@ import click
 
 from bench import codec
 from bench.cli.columns import NONE, problem_in_words
+from bench.cli.options import NumberRange
 from bench.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK
 from bench.lab.selftest import DeviceTest, Selftest, SensorTest
 from bench.lab.selftest import selftest as run_selftest
@@ -16,7 +17,7 @@ from bench.units import format_bytes
 
 
 @click.command("selftest")
-@click.option("--seconds", type=click.FloatRange(min=0.5), default=10.0, show_default=True, help="How long to watch the sensors.")
+@click.option("--seconds", type=NumberRange(min=0.5), default=10.0, show_default=True, help="How long to watch the sensors.")
 @click.option("--json", "as_json", is_flag=True, help="One object: devices[], problems[] and passed.")
 def selftest(*, seconds: float, as_json: bool) -> int:
     """Test every sensor: raw against converted value, call cost, update period, counter against integral of power.

@@ -138,8 +138,8 @@ def _engine(name: str, where: Mapping[str, str | None]) -> Iterator[Finding]:
     if name == "openai":
         options["base_url"] = "http://127.0.0.1:8000"
     case = suite.from_options(options)[0]
-    runner = plugins.load("bench.runners", name)()
     try:
+        runner = plugins.load("bench.runners", name)()
         runner.check(case)
         yield Finding(area="engine", subject=name, state="ok", detail=runner.about(case))
     except BenchError as error:

@@ -1,4 +1,4 @@
-"""`bench explain`: what a metric is, when there is none, and what others mean by it."""
+"""`bench explain`: what a metric is, when there is none, and what others mean by it; what a validity code means."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ from bench.catalog.peers import PeerMetric, peer_metrics
 from bench.cli.options import results_option
 from bench.errors import EXIT_OK, UsageError
 from bench.printable import printable
+from bench.records import Profile
+from bench.reports.notes import PLAIN, TITLES
+from bench.reports.numbers import COLUMNS
+from bench.reports.remedies import REMEDIES
 from bench.timing import SPECS, MetricSpec
 from bench.timing.columns import wide_columns
+from bench.timing.validity import RULES, Rule
 
 _MAX_WIDTH = 110
 _WAYS = {"up": "higher is better", "down": "lower is better", None: "neither way is better"}
 
 
 @click.command()
-@click.argument("metric", required=False)
+@click.argument("metric", required=False, metavar="[METRIC|CODE]")
 @click.option(
     "--trial", "trial_id", metavar="TRIAL_ID|latest", help="Also its value in this trial, and what its interval is made of."
 )
@@ -34,13 +39,19 @@ _WAYS = {"up": "higher is better", "down": "lower is better", None: "neither way
 @results_option
 def explain(*, metric: str | None, trial_id: str | None, as_json: bool, results: Path) -> int:
     """Say what METRIC is: definition, formula, unit, when it is undefined, whether gates watch it, and how other tools name
-    or define theirs. A column of the tables (ttft_p99_ms) stands for its metric. Without METRIC: a list of all.
+    or define theirs. A column of the tables (ttft_p99_ms, J/token) stands for its metric. Without METRIC: a list of all.
+
+    Of a validity CODE (not_steady): what it means, its thresholds, and what to do next.
     """
     if trial_id is not None:
         return _in_trial(metric, trial_id, results, as_json=as_json)
     if metric is None:
         told = [_as_json(spec) for spec in SPECS.values()]
         click.echo(json.dumps(told) if as_json else "\n".join(_list()))
+        return EXIT_OK
+    rule = RULES.get(metric.lower())
+    if rule is not None:
+        click.echo(json.dumps(_code_json(rule)) if as_json else "\n".join(_code_page(rule)))
         return EXIT_OK
     spec = _find(metric)
     click.echo(json.dumps(_as_json(spec)) if as_json else "\n".join(_page(spec)))
@@ -62,20 +73,26 @@ def _in_trial(metric: str | None, trial_id: str, results: Path, *, as_json: bool
 
 
 def _find(wanted: str) -> MetricSpec:
-    """By its own name or a column's. Raises: UsageError with the nearest."""
+    """By its own name, a column's, or the head of one in a table. Raises: UsageError with the nearest."""
     columns = {column.column: column.metric for column in wide_columns()}
-    name = columns.get(wanted, wanted)
+    name = columns.get(wanted) or _heads().get(wanted.lower(), wanted)
     if name in SPECS:
         return SPECS[name]
     near = _nearest(wanted.lower(), columns)
     mend = f": did you mean {near}?" if near else ""
-    raise UsageError(f"there is no metric {wanted!r}{mend}", hint="bench explain lists all of them")
+    what = "metric" if near in SPECS or near is None else "metric or code"
+    raise UsageError(f"there is no {what} {wanted!r}{mend}", hint="bench explain lists all metrics, docs/metrics.md all codes")
+
+
+def _heads() -> dict[str, str]:
+    """The metric under each head of a table, in lower case: `j/token`, `ttft p50 ms`, `memory_gib`."""
+    return {names[column.key].lower(): column.metric for column in COLUMNS for names in (PLAIN, TITLES)}
 
 
 def _nearest(wanted: str, columns: dict[str, str]) -> str | None:
-    """The metric that other tools call so, else the one whose name or column looks most alike."""
+    """The metric that other tools call so, else the metric or code whose name or column looks most alike."""
     elsewhere = {p.called.lower(): name for name, peers in reversed(peer_metrics().items()) for p in peers if p.called}
-    known = {**elsewhere, **columns, **{name: name for name in SPECS}}
+    known = {**elsewhere, **{code: code for code in RULES}, **columns, **{name: name for name in SPECS}}
     short = {name.rpartition("_")[0]: name for name in reversed(SPECS)}
     found = get_close_matches(wanted, known, n=1, cutoff=0.6)
     return short.get(wanted) or known.get(wanted) or (known[found[0]] if found else None)
@@ -102,6 +119,23 @@ def _page(spec: MetricSpec) -> Iterator[str]:
         yield "elsewhere"
     for peer in peers:
         yield from _row(peer.tool, _told(peer), width=30, indent="  ")
+
+
+def _code_page(rule: Rule) -> Iterator[str]:
+    yield f"{rule.code}: {rule.meaning}"
+    yield ""
+    yield from _row("about", f"{', '.join(rule.groups)}: the numbers that are not used where it is invalid")
+    for profile in Profile:
+        limit = "" if rule.threshold is None else f", {rule.threshold_for(profile):g}"
+        yield from _row(profile.value, f"{rule.severity_for(profile)}{limit}")
+    yield from _row("next", REMEDIES[rule.code])
+
+
+def _code_json(rule: Rule) -> dict[str, Any]:
+    limits = None if rule.threshold is None else {profile.value: rule.threshold_for(profile) for profile in Profile}
+    severity = {profile.value: rule.severity_for(profile) for profile in Profile}
+    told = {"code": rule.code, "meaning": rule.meaning, "groups": list(rule.groups)}
+    return {**told, "severity": severity, "threshold": limits, "next": REMEDIES[rule.code]}
 
 
 def _told(peer: PeerMetric) -> str:

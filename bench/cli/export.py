@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,9 @@ from bench.errors import EXIT_OK, StoreError, UsageError
 from bench.printable import printable, printable_json, printable_lines
 from bench.records import EventLog, Status, TrialRecord
 from bench.store import Lab, TrialFilter, layout, records
+
+if TYPE_CHECKING:
+    from bench.reports.export import Report
 
 _OWN = ("json", "csv", "parquet", "markdown")
 _OTHERS = ("vllm-bench", "guidellm", "pytest-benchmark")
@@ -60,13 +64,12 @@ def export(*, form: str, run_id: str | None, out: Path | None, results: Path) ->
 
 def _bytes(lab: Lab, found: Sequence[TrialRecord], form: str) -> bytes:
     from bench import codec
-    from bench.reports.export import FORMATS, Report
+    from bench.reports.export import FORMATS
 
     if form in FORMATS:
         return FORMATS[form](found)
     if form not in _OTHERS:
-        outside: Report = plugins.load("bench.reports", form)
-        return outside(found)
+        return _outside(form, plugins.load("bench.reports", form), found)
     if form == "pytest-benchmark":
         from bench.reports.export_pytest_benchmark import pytest_benchmark_json
 
@@ -86,6 +89,22 @@ def _bytes(lab: Lab, found: Sequence[TrialRecord], form: str) -> bytes:
     from bench.reports.export_vllm_bench import vllm_bench_lines
 
     return vllm_bench_lines(trials)
+
+
+def _outside(form: str, report: Report, found: Sequence[TrialRecord]) -> bytes:
+    """What a report of an installed package makes of trials. Raises: UsageError (it fails or gives no bytes)."""
+    try:
+        with redirect_stdout(sys.stderr):  # what it prints is not what it reports
+            made = report(tuple(found))
+    except Exception as error:
+        raise UsageError(
+            printable(f"the report {form!r} failed: {type(error).__name__}: {error}"), hint="mend its package"
+        ) from error
+    if not isinstance(made, bytes):
+        raise UsageError(
+            f"the report {form!r} gave {type(made).__name__}, not bytes", hint="encode its text, as docs/extending.md does"
+        )
+    return made
 
 
 def _log(lab: Lab, record: TrialRecord) -> EventLog | None:

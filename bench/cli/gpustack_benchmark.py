@@ -20,9 +20,9 @@ from bench.errors import EXIT_OK, UsageError
 from bench.lab.gpustack.fitting import default_engine, fit_line
 from bench.lab.plans import START_TIMEOUT_S, exit_code, new_plan
 from bench.records import Case
-from bench.reports import run_json
 from bench.reports.hardware import hardware_json, hardware_table
 from bench.reports.rows import rows
+from bench.reports.runs import run_json
 from bench.session.boards import accelerators
 from bench.session.host import host_info
 from bench.session.loop import RunOutcome, new_run_id
@@ -35,7 +35,7 @@ def _dashed(flag: str) -> str:
 @click.command(cls=TypedOnce, context_settings={"token_normalize_func": _dashed})
 @case_options
 @data_options
-@click.option("--dry-run", is_flag=True, help="Print what would run, and whether it fits here; start nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would run, and whether it fits here; start nothing, exit 0.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of the table.")
 @results_option
 def benchmark(*, dry_run: bool, as_json: bool, results: Path, **options: Any) -> int:

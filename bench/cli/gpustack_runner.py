@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from bench.cli.loading import pinned
+from bench.cli.options import Number, NumberRange
 from bench.cli.run import end, held, measure
 from bench.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from bench.lab.gpustack.arguments import KEY_ENV, Task, task_of
@@ -33,7 +34,7 @@ _ALSO_CALLED = {"itl": "tpot"}
 def _slo_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for aggregate, metric in reversed(SLO_METRICS):
         names = [f"--slo-{aggregate}-{name}-ms" for name in (metric, _ALSO_CALLED.get(metric)) if name]
-        command = click.option(*names, f"slo_{aggregate}_{metric}_ms", type=float, help=f"Most {aggregate} {metric} [ms].")(
+        command = click.option(*names, f"slo_{aggregate}_{metric}_ms", type=Number(), help=f"Most {aggregate} {metric} [ms].")(
             command
         )
     return command
@@ -55,16 +56,16 @@ def benchmark() -> None:
 @click.option(
     "--profile", type=click.Choice(["constant", "poisson", "concurrent"]), help="One load: of requests a second, or in flight."
 )
-@click.option("--rate", type=float, help="With --profile: how many.")
+@click.option("--rate", type=Number(), help="With --profile: how many.")
 @click.option("--max-requests", type=click.IntRange(min=1), help="With --profile: measure a job of so many requests.")
-@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), help="With --profile: for how long at most.")
+@click.option("--max-seconds", type=NumberRange(min=0, min_open=True), help="With --profile: for how long at most.")
 @click.option("--stages", metavar="JSON", help='Several loads: [{"rate": 4, "max_requests": 100, "max_seconds": 60}, ...].')
 @click.option("--auto-tune", is_flag=True, help="Search the load: for most throughput, or for the most within --slo-*.")
 @click.option("--axis", type=click.Choice(["rate", "concurrency"]), default="rate", help="What a load of those two is.")
-@click.option("--lower-bound", type=float, default=4.0, help="With --auto-tune: the lowest load.")
-@click.option("--upper-bound", type=float, default=8192.0, help="With --auto-tune: the highest load.")
+@click.option("--lower-bound", type=Number(), default=4.0, help="With --auto-tune: the lowest load.")
+@click.option("--upper-bound", type=Number(), default=8192.0, help="With --auto-tune: the highest load.")
 @click.option("--max-points", type=int, default=18, help="With --auto-tune: the most loads.")
-@click.option("--max-total-seconds", type=float, default=5400.0, help="With --auto-tune: its time.")
+@click.option("--max-total-seconds", type=Number(), default=5400.0, help="With --auto-tune: its time.")
 @_slo_options
 @click.option("--data", required=True, help="prompt_tokens=N,output_tokens=N, that as JSON, or a ShareGPT file.")
 @click.option("--sharegpt-min-input-tokens", type=click.IntRange(min=1))
@@ -75,7 +76,7 @@ def benchmark() -> None:
 @click.option("--warmup", metavar="JSON", help="Share of the time before what is measured.")
 @click.option("--cooldown", metavar="JSON", help="Share of the time after what is measured.")
 @click.option("--max-errors", type=click.IntRange(min=0), help="Stop after more failed requests.")
-@click.option("--max-error-rate", type=click.FloatRange(min=0, max=1), help="Stop at a larger share of failed requests.")
+@click.option("--max-error-rate", type=NumberRange(min=0, max=1), help="Stop at a larger share of failed requests.")
 @click.option("--detect-saturation", is_flag=True, help="Taken, without effect: each point says whether it was steady.")
 @click.option("--processor", metavar="FOLDER", help="Of the model: its tokenizer counts tokens where the server tells none.")
 @click.option("--processor-args", metavar="JSON", help="Taken, without effect.")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from bench.cli.options import Command
+from bench.cli.options import Command, Number
 from bench.cli.typed import Whole
 from bench.errors import UsageError
 from bench.load.data import pin
@@ -28,9 +28,9 @@ _OPTIONS = (
     click.option("--output-tokens-column", help="Column with the length of each reply."),
     click.option("--prefix-tokens", "--random-prefix-len", type=Whole(), help="Shared tokens before each synthetic prompt."),
     click.option("--prefix-groups", type=Whole(), help="Groups of requests, each with a prefix of its own [default: 1]."),
-    click.option("--random-range-ratio", type=float, help="Lengths vary uniformly by this share of what is asked, 0 to 1."),
+    click.option("--random-range-ratio", type=Number(), help="Lengths vary uniformly by this share of what is asked, 0 to 1."),
     click.option("--trace", metavar="FILE", help="Replay a Mooncake or Azure trace: its arrivals and its lengths."),
-    click.option("--speed", type=float, help="Replay a trace so many times faster."),
+    click.option("--speed", type=Number(), help="Replay a trace so many times faster."),
 )
 _OURS = ("dataset_name", "dataset_path", "prompt_column", "output_tokens_column", "random_range_ratio", "trace")
 

@@ -6,18 +6,28 @@ from pathlib import Path
 
 import click
 
+from bench.cli.options import Number
+
 
 @click.command("mock-server")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on, or unix:/path/to/socket.")
 @click.option("--port", default=0, show_default=True, type=int, help="Port; 0 takes any free one.")
 @click.option("--port-file", type=click.Path(path_type=Path, dir_okay=False), help="File that gets the URL once it serves.")
-@click.option("--ttft-ms", default=50.0, show_default=True, help="First content chunk this long after the request.")
-@click.option("--gap-ms", default=20.0, show_default=True, help="Time between content chunks.")
+@click.option(
+    "--ttft-ms", type=Number(), default=50.0, show_default=True, help="First content chunk this long after the request."
+)
+@click.option("--gap-ms", type=Number(), default=20.0, show_default=True, help="Time between content chunks.")
 @click.option("--model", default="mock", show_default=True, help="Name of the model that it serves.")
 @click.option("--tokens-per-chunk", default=1, show_default=True, help="Tokens in each content chunk.")
 @click.option("--api-key-env", metavar="NAME", help="Environment variable with the API key that requests must bring.")
 @click.option("--quirk", "quirks", multiple=True, metavar="NAME[=VALUE]", help="Misbehave; may be repeated.")
-@click.option("--prefill-us-per-token", default=0.0, show_default=True, help="Added to the TTFT for each uncached prompt token.")
+@click.option(
+    "--prefill-us-per-token",
+    type=Number(),
+    default=0.0,
+    show_default=True,
+    help="Added to the TTFT for each uncached prompt token.",
+)
 @click.option("--max-in-flight", type=int, help="Requests served at once; later ones wait.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random quirks.")
 @click.option("--truth-chunks", default=20_000_000, show_default=True, help="Chunk stamps kept for /truth (16 bytes each).")

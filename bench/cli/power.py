@@ -8,6 +8,7 @@ import click
 
 from bench import codec
 from bench.cli.columns import NONE, problem_in_words, show, watts
+from bench.cli.options import NumberRange
 from bench.cli.output_file import write_output
 from bench.cli.power_split import split
 from bench.errors import UsageError
@@ -50,7 +51,7 @@ def record(*, out: Path | None, command: tuple[str, ...]) -> int:
 
 
 @power.command()
-@click.option("--seconds", type=click.FloatRange(min=1.0), default=30.0, show_default=True, help="How long to watch.")
+@click.option("--seconds", type=NumberRange(min=1.0), default=30.0, show_default=True, help="How long to watch.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the JSON to a file.")
 def idle(*, seconds: float, as_json: bool, out: Path | None) -> None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @results_option
 def rederive(*, run_id: str | None, trial_id: str | None, check: bool, as_json: bool, results: Path) -> int:
     """Work out every metric of stored trials again, from the raw events and readings in their shards, and show what differs
-    from the stored numbers: nothing, unless a shard was changed or bench computes otherwise now. Shards are only read.
+    from the stored numbers: nothing, unless a shard was changed or bench computes otherwise now. Metrics that came later are new,
+    not different. Shards are only read.
     """
     from bench.lab.rederive import rederive as rederive_trial
 
@@ -81,10 +82,14 @@ def _lines(one: Rederived) -> list[str]:
     if one.differences:
         by = f" (measured by bench {record.bench_version})"
         told = [f"  {d.what}: stored {_text(d.stored)}, recomputed {_text(d.recomputed)}" for d in one.differences]
-        return [f"{where}: {len(told)} value{'s' * (len(told) != 1)} differ{'s' * (len(told) == 1)}{by}", *told]
+        return [f"{where}: {len(told)} value{'s' * (len(told) != 1)} differ{'s' * (len(told) == 1)}{by}{_new(one)}", *told]
     if not one.metrics:
         return [f"{where}: {record.status.value}, nothing was measured"]
-    return [f"{where}: {one.metrics} metrics agree"]
+    return [f"{where}: {one.metrics} metrics agree{_new(one)}"]
+
+
+def _new(one: Rederived) -> str:
+    return f"; new since it was measured: {', '.join(one.new)}" if one.new else ""
 
 
 def _text(value: object) -> str:
@@ -102,5 +107,6 @@ def _trial_json(one: Rederived) -> dict[str, Any]:
         "verdict": _verdict(one),
         "metrics": one.metrics,
         "problem": one.problem,
+        "new": list(one.new),
         "differences": [{"what": d.what, "stored": d.stored, "recomputed": d.recomputed} for d in one.differences],
     }

@@ -12,6 +12,7 @@ import click
 
 from bench import plugins
 from bench.cli.choosing import one_trial
+from bench.cli.explain_trial import stored_trial
 from bench.cli.options import results_option
 from bench.cli.previews import devices_here
 from bench.cli.results import current_lab
@@ -29,6 +30,7 @@ from bench.session.host import host_info
 from bench.session.loop import new_run_id
 from bench.store import Lab, TrialFilter, records
 from bench.store.imported import imported
+from bench.store.records import LATEST
 from bench.store.sql import ask
 
 
@@ -39,7 +41,7 @@ from bench.store.sql import ask
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: differences[], metrics[].")
 @results_option
 def reproduce(*, trial_id: str, repeats: int, dry_run: bool, as_json: bool, results: Path) -> int:
-    """Measure the stored trial TRIAL again (the beginning of its id will do): its resolved case, seed, engine and arguments.
+    """Measure the stored trial TRIAL again (the beginning of its id, or `latest`): its resolved case, seed, engine and arguments.
 
     Says before it starts what here is not as it was then, and afterwards what the engine, its weights and the numbers are
     against the stored ones. The new trials are a run like any other.
@@ -84,7 +86,9 @@ def _again(record: TrialRecord, plan: RunPlan, before: Sequence[Difference], res
 
 
 def _stored(results: Path, trial_id: str) -> TrialRecord:
-    """The one trial whose id begins so. Raises: UsageError, StoreError."""
+    """The one trial whose id begins so; `latest`: the one that started last. Raises: UsageError, StoreError."""
+    if trial_id == LATEST:
+        return stored_trial(results, trial_id)
     with current_lab(results) as lab:
         query = f"SELECT DISTINCT run_id FROM trials WHERE starts_with(trial_id, {quoted(trial_id)}) LIMIT 20"  # noqa: S608 - quoted
         runs = [row[0] for row in ask(lab, query).rows] if trial_id else []

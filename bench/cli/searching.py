@@ -9,7 +9,7 @@ import click
 from msgspec.structs import replace
 
 from bench import codec
-from bench.cli.options import Command
+from bench.cli.options import Command, Number
 from bench.errors import UsageError
 from bench.lab.plans import Forecast
 from bench.reports.rows import load_label
@@ -21,11 +21,11 @@ _OPTIONS = (
     click.option(
         "--over", type=click.Choice(["batch_size", "request_rate"]), help="With --find: which load [default: batch_size]."
     ),
-    click.option("--low", type=float, help="With --find: the lowest load [default: 1]."),
-    click.option("--high", type=float, help="With --find: the highest load [default: 256]."),
+    click.option("--low", type=Number(), help="With --find: the lowest load [default: 1]."),
+    click.option("--high", type=Number(), help="With --find: the highest load [default: 256]."),
     click.option("--points", type=int, help="With --find: the most loads that are measured [default: 12]."),
-    click.option("--attainment", type=float, help="With --find max-goodput: share within every limit [default: 0.99]."),
-    click.option("--gain", type=float, help="With --find knee: growth for twice the load that is too little [default: 0.1]."),
+    click.option("--attainment", type=Number(), help="With --find max-goodput: share within every limit [default: 0.99]."),
+    click.option("--gain", type=Number(), help="With --find knee: growth for twice the load that is too little [default: 0.1]."),
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bench import __version__, codec
-from bench.cli.options import results_option
+from bench.cli.options import NumberRange, results_option
 from bench.lab import selfcheck as lab
 from bench.session.host import host_info
 from bench.session.interrupts import Interrupts
@@ -17,7 +17,7 @@ _HEADER = "client   streams  chunks/s  TTFT p99    true   ICL p99    true  us/ch
 
 
 @click.command()
-@click.option("--seconds", default=5.0, show_default=True, help="Window of each rung.")
+@click.option("--seconds", type=NumberRange(min=0, min_open=True), default=5.0, show_default=True, help="Window of each rung.")
 @click.option("--streams", type=int, multiple=True, help="Try only these; repeatable [default: a ladder from 30 to 4000].")
 @click.option("--no-reference", is_flag=True, help="Leave out the plain aiohttp and httpx clients.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")

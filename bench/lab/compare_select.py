@@ -37,6 +37,8 @@ def condition(lab: Lab, text: str) -> str:
     if (named and kind == "sql") or (not named and _is_sql(text)):
         return f"({rest if named else text})"
     fitting = _fitting(lab, (kind,), rest) if named else _fitting(lab, _NAMES, text)
+    if not fitting and (not named or kind == "run"):
+        _refuse_pairs(lab, rest if named else text)
     if named and not fitting:
         raise UsageError(f"no trial has the {kind} {rest!r}", hint=_HINTS[kind])
     if len(fitting) > 1:
@@ -104,6 +106,16 @@ def _run(lab: Lab, text: str, made: str) -> str:
     if len(runs) > 1 and text != LATEST and text not in runs:
         raise UsageError(f"{text} is the beginning of {len(runs)} runs or more", hint=f"one of: {', '.join(runs)}")
     return f"{_MEASURED} AND run_id = {quoted(text if text in runs else runs[0])}"
+
+
+def _refuse_pairs(lab: Lab, text: str) -> None:
+    """Raises: UsageError where `text` is a run of pairs, which are in no selection: each is compared within itself."""
+    query = "SELECT run_id FROM trials WHERE role IN ('ab_base', 'ab_cand') AND {} ORDER BY started_at DESC LIMIT 1"
+    runs = ask(lab, query.format(_MAKERS["run"](text))).rows if text else []
+    if runs:
+        raise UsageError(
+            f"run {runs[0][0]} holds only pairs, which were compared in turns", hint=f"bench report --run {runs[0][0]}"
+        )
 
 
 def _label(text: str) -> str | None:

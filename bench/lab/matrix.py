@@ -10,12 +10,14 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from bench.analysis.gate import PAIRS
+from bench.catalog import chips
 from bench.errors import UsageError
 from bench.identity import digest
 from bench.lab.plans import START_TIMEOUT_S
-from bench.plugins import PROBES
+from bench.plugins import PROBES, names
 from bench.records import Case
 from bench.session.groups import engine_groups
 from bench.suite import Suite
@@ -101,11 +103,23 @@ class _Point:
 
 
 def place_of(text: str) -> Place:
-    """`nvidia/h100` or `cpu` as a place. Raises: UsageError."""
+    """`nvidia/h100` or `cpu` as a place; the device is the lab's own word. Raises: UsageError."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise UsageError(f"{text!r} is no VENDOR or VENDOR/DEVICE", hint="small letters, digits, dots and dashes: nvidia/h100")
-    return Place(vendor=found[1], device=found[2])
+    vendor, device = found.groups()
+    if vendor not in PROBES and vendor not in (known := names("bench.probes")):
+        raise UsageError(f"{text!r} names no vendor whose devices can be measured", hint=_meant(vendor, device, known))
+    return Place(vendor=vendor, device=device)
+
+
+def _meant(vendor: str, device: str | None, known: Sequence[str]) -> str:
+    """The nearest vendor; of a device alone, its vendor before it."""
+    made_by = {chip.vendor for chip in chips.spoken(vendor)} if device is None else set()
+    if made_by & {*known}:
+        return f"did you mean {min(made_by)}/{vendor}?"
+    near = get_close_matches(vendor, known, n=1)
+    return f"did you mean {'/'.join(filter(None, (near[0], device)))}?" if near else f"one of: {', '.join(known)}"
 
 
 def jobs_of(suite: Suite, ref: str, wishes: Wishes) -> list[Job]:

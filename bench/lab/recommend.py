@@ -65,12 +65,27 @@ def _one_kind(found: Sequence[Candidate]) -> None:
     if len(kinds) < 2:
         return
     told = [f"{text} ({count} points)" for (text, _), count in kinds.most_common(_MOST_KINDS)]
-    case = next(one.first.case for one in found if _kind(one.first) == kinds.most_common(1)[0][0])
-    lengths = f"input_tokens = {case.input_tokens.mean} AND output_tokens = {case.output_tokens.mean}"
     raise UsageError(
-        f"{case.model} was measured with {len(kinds)} kinds of requests, which can't be ranked together: {'; '.join(told)}",
-        hint=f'--where "{lengths}" (or a condition on dataset, suite, window_kind or run_id)',
+        f"{found[0].first.case.model} was measured with {len(kinds)} kinds of requests, which can't be ranked together: "
+        f"{'; '.join(told)}",
+        hint=f'--where "{_measured_last(found)}" for what was measured last (or a condition on suite or run_id)',
     )
+
+
+def _measured_last(found: Sequence[Candidate]) -> str:
+    """SQL for the kind of requests that was measured last, by the columns that differ; where they don't tell it, for its run."""
+    columns = [_columns(one.first) for one in found]
+    last = columns[-1]
+    alike = {_kind(one.first) for one, its in zip(found, columns, strict=True) if its == last}
+    differing = [f"{name} = {value}" for name, value in last.items() if any(its[name] != value for its in columns)]
+    return " AND ".join(differing) if len(alike) == 1 else f"run_id = {quoted(found[-1].first.key.run_id)}"
+
+
+def _columns(record: TrialRecord) -> dict[str, str]:
+    case = record.case
+    window = quoted(record.window.kind) if record.window else "NULL"
+    lengths = {"input_tokens": f"{case.input_tokens.mean}", "output_tokens": f"{case.output_tokens.mean}"}
+    return {**lengths, "dataset": quoted(case.dataset), "window_kind": window}
 
 
 def _kind(record: TrialRecord) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from bench.errors import StoreError
 from bench.records import LoadResult, Measured, Metric, Reason, Status, Telemetry, TrialRecord
 from bench.store import parquet
 from bench.store.shards import encode_record
+from bench.timing.spec import REQUIRED
 
 TOLERANCE = 1e-12
 """Two floats are the same number within this share: sums of another machine may round another way."""
@@ -38,13 +39,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rederived:
-    """What became of one trial. `problem`: why it could not be worked out though it has numbers; a trial without any
-    (failed, killed) has nothing to compare: `metrics` is 0 then.
+    """What became of one trial. `new`: metrics that the `bench` which measured it did not know. `problem`: why it could not be
+    worked out though it has numbers; a trial without any (failed, killed) has nothing to compare: `metrics` is 0 then.
     """
 
     record: TrialRecord
     metrics: int
     differences: tuple[Difference, ...] = ()
+    new: tuple[str, ...] = ()
     problem: str | None = None
 
     @property
@@ -61,7 +63,9 @@ def rederive(record: TrialRecord, folder: Path) -> Rederived:
         found = recompute(record, folder)
     except StoreError as error:
         return Rederived(record=record, metrics=len(record.metrics), problem=str(error))
-    return Rederived(record=record, metrics=len(record.metrics), differences=tuple(differences(record, found)))
+    return Rederived(
+        record=record, metrics=len(record.metrics), differences=tuple(differences(record, found)), new=new_metrics(record, found)
+    )
 
 
 def recompute(record: TrialRecord, folder: Path) -> Measured:
@@ -114,10 +118,16 @@ def telemetry_of(record: TrialRecord, folder: Path) -> Telemetry:
     )
 
 
+def new_metrics(stored: TrialRecord, found: Measured) -> tuple[str, ...]:
+    """Metrics that every trial has by now and this one lacks: whoever measured it did not know them."""
+    return tuple(name for name in found.metrics if name in REQUIRED and name not in stored.metrics)
+
+
 def differences(stored: TrialRecord, found: Measured) -> Iterator[Difference]:
-    """What `found` says otherwise than `stored`, in the order of the record."""
+    """What `found` says otherwise than `stored`, in the order of the record, new metrics left out."""
     again = _as_stored(stored, found)
-    for name in dict.fromkeys((*stored.metrics, *again.metrics)):
+    new = new_metrics(stored, found)
+    for name in dict.fromkeys((*stored.metrics, *(name for name in again.metrics if name not in new))):
         yield from _metric_differences(name, stored.metrics.get(name), again.metrics.get(name))
     yield from _reason_differences(stored.reasons, again.reasons)
     if stored.energy_scope != again.energy_scope:

@@ -11,6 +11,8 @@ from bench.errors import UsageError
 from bench.unix_url import parse_unix
 
 VERSIONED = re.compile(r"/v\d+\w*$")
+_REQUEST = re.compile(r"(/chat/completions|(?P<version>/v\d+\w*)/(chat/completions|completions|responses|embeddings|models))$")
+"""How the URL of a single request ends, as examples for `curl` show it."""
 _QUOTED_CHARS = 100
 _LONGEST_SOCKET_PATH_B = 107 if sys.platform == "linux" else 103
 """Bytes that the system's address of a socket has room for, less the zero at their end."""
@@ -37,6 +39,7 @@ def api_base(base_url: str | None) -> str:
             hint="put the key into a variable and name it with --api-key-env",
         )
     _check_characters(base_url, parts)
+    _check_end(base_url, parts.path)
     return _versioned(base_url, parts.path)
 
 
@@ -78,6 +81,7 @@ def _socket_base(base_url: str) -> str | None:
             hint="give a shorter one: a symbolic link to its folder will do",
         )
     _check_path(unix.path)
+    _check_end(base_url, unix.path)
     return _versioned(str(unix), unix.path)
 
 
@@ -97,6 +101,16 @@ def _check_characters(base_url: str, parts: SplitResult) -> None:
     if not _visible(base_url):
         raise UsageError(
             f"the base URL {base_url[:_QUOTED_CHARS]!r} holds white space or a control character", hint="correct --base-url"
+        )
+
+
+def _check_end(base_url: str, path: str) -> None:
+    """Raises: UsageError where `path`, the end of the URL, is that of a single request."""
+    if _REQUEST.search(path.rstrip("/")):
+        meant = _REQUEST.sub(r"\g<version>", base_url.rstrip("/"))
+        raise UsageError(
+            f"the base URL {base_url[:_QUOTED_CHARS]!r} is that of one kind of request, whose path bench adds by itself",
+            hint=f"did you mean {meant}?",
         )
 
 

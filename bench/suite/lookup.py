@@ -67,6 +67,11 @@ def display_name(path: Path) -> str:
     return path.name if path.parent in _shipped_folders() else str(path)
 
 
+def reference(shown: str) -> str:
+    """What to type for the suite that messages show as `shown`: its name, where it is found by one."""
+    return next((info.name for info in available() if display_name(Path(info.path)) == shown), shown)
+
+
 def _exists(path: Path) -> bool:
     try:
         return path.exists()

@@ -137,7 +137,7 @@ def _pairs(key: str, value: object, place: Place, problems: Problems) -> Any:
 def _scalar(text: str) -> Any:
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: what looks like a date and is none
         return text
     return value if isinstance(value, bool | int | float) else text
 

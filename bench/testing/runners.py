@@ -167,6 +167,7 @@ class LaunchingRunnerConformance(abc.ABC):
     def test_a_child_that_would_outlive_it_is_ended(
         self, tmp_path: Path, tree_name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(EngineProcess.stop, "__defaults__", (0.3,))  # the usual grace is too long for a test
         with self.start("leaves_daemon", tmp_path, monkeypatch):
             eventually(lambda: len(tree(tree_name)) >= 3, "warden, engine and daemon do not run")
         all_gone(tree_name)

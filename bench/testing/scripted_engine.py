@@ -203,7 +203,7 @@ def behaviours(tmp_path: Path) -> dict[str, dict[str, Any]]:
         "never_ready": {"never_ready": True},
         "leaves_daemon": {"daemon": str(tmp_path / "daemon"), "daemon_ignores_sigterm": True},
         "ignores_sigterm": {"ignore_sigterm": True},
-        "floods": {"flood_mb": 20},
+        "floods": {"flood_mb": 12},
         "hangs_at_token": {"token": "hangs"},
         "dies_at_token": {"token": "dies"},
         "refuses_token": {"token": "refused"},

@@ -29,6 +29,17 @@ def test_flags_say_the_same_and_more(capsys: pytest.CaptureFixture[str]) -> None
     assert "Roofline: ok" in ran.out
 
 
+def test_thousands_may_be_k(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("4x H100 SXM, 3.2 J/token", "--tok-per-s", "30k", "--json")
+    assert json.loads(run_here(capsys, "check-claim", *flags).out)["claim"]["tok_per_s"] == {
+        "value": 30000.0,
+        "low": 29500.0,
+        "high": 30500.0,
+    }
+    assert "comma that parts no thousands" in run_here(capsys, "check-claim", "H100", "--qps", "1,2k").err
+    assert run_here(capsys, "check-claim", "H100", "--j-per-token", "3k").code == 2
+
+
 def test_a_flag_replaces_what_the_text_says(capsys: pytest.CaptureFixture[str]) -> None:
     text = "4x H100 SXM, 142 QPS, 3.2 J/token"
     assert "at most 12 output tokens" in run_here(capsys, "check-claim", text, "--power", "5600").out
@@ -50,6 +61,8 @@ def test_whose_joules_they_are_is_a_flag_too(capsys: pytest.CaptureFixture[str])
         ((), "names no chip"),
         (("pretty fast",), "'pretty' in the claim says nothing"),
         (("4x H100",), "no two figures that depend on each other"),
+        (("2x H100, LLaMA2-13B, 5000 tok/s, batch 128",), "--precision"),
+        (("2x H100, fp16, 5000 tok/s, batch 128",), "--model"),
         (("--chip", "H900", "--qps", "1"), "did you mean"),
         (("--count", "4"), "--count goes with --chip"),
         (("--chip", "H100 SXM", "--count", "-1"), "no whole number above zero"),

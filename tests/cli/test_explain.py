@@ -12,8 +12,13 @@ from bench.catalog.peers import peer_metrics
 from bench.cli.explain import explain
 from bench.cli.main import cli
 from bench.errors import UsageError
+from bench.records import Profile
+from bench.reports.notes import PLAIN, TITLES
+from bench.reports.numbers import COLUMNS
+from bench.reports.remedies import REMEDIES
 from bench.timing import SPECS
 from bench.timing.columns import wide_columns
+from bench.timing.validity import RULES
 
 
 def ask(*args: str) -> Result:
@@ -76,6 +81,36 @@ def test_an_unknown_name_is_a_usage_error_with_the_nearest(wrong: str, meant: st
     assert isinstance(done.exception, UsageError)
     assert done.exception.exit_code == 2
     assert f"{wrong!r}: did you mean {meant}?" in str(done.exception)
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_every_validity_code_has_a_page_with_all_of_its_row(code: str) -> None:
+    rule, page = RULES[code], told(code)
+    assert page.startswith(f"{code}: {rule.meaning}")
+    for profile in Profile:
+        limit = "" if rule.threshold is None else f", {rule.threshold_for(profile):g}"
+        assert f" {profile.value} {rule.severity_for(profile)}{limit} " in page
+    assert page.endswith(f" next {REMEDIES[code]}")
+    assert json.loads(ask(code, "--json").output)["next"] == REMEDIES[code]
+    with pytest.raises(UsageError, match="there is no metric"):
+        raise ask(code, "--trial", "latest").exception or AssertionError("a code has no value in a trial")
+
+
+def test_no_remedy_is_of_a_code_that_is_gone() -> None:
+    assert REMEDIES.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize("wrong", ["not_stedy", "NOT-STEADY", "too_shrt"])
+def test_an_unknown_code_is_a_usage_error_with_the_nearest(wrong: str) -> None:
+    done = ask(wrong)
+    assert isinstance(done.exception, UsageError)
+    assert f"did you mean {'too_short' if 'too' in wrong else 'not_steady'}?" in str(done.exception)
+
+
+def test_a_head_of_the_table_stands_for_its_metric() -> None:
+    for column in COLUMNS:
+        for head in (TITLES[column.key], PLAIN[column.key], PLAIN[column.key].upper()):
+            assert told(head).startswith(f"{column.metric}: ")
 
 
 def test_nothing_near_is_not_guessed() -> None:

@@ -36,6 +36,56 @@ def test_an_address_without_its_scheme_is_mended(capsys: pytest.CaptureFixture[s
     assert f"did you mean http://{address}?" in ran.err
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "models", "chat/completions/"])
+def test_the_url_of_one_kind_of_request_is_mended(capsys: pytest.CaptureFixture[str], path: str) -> None:
+    for base_url in ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/models/v1", "unix:/run/models:/v1"):
+        for more in ((), ("--model", "m")):
+            ran = run_here(capsys, "run", "--base-url", f"{base_url}/{path}", *more)
+            assert ran.code == 2
+            assert f"next: did you mean {base_url}?" in ran.err
+
+
+def test_the_path_of_a_gateway_is_not_mended(capsys: pytest.CaptureFixture[str]) -> None:
+    for base_url in ("http://127.0.0.1:9/models", "http://127.0.0.1:9/completions/v1"):
+        assert "did you mean" not in run_here(capsys, "run", "--base-url", base_url, "--model", "m", "--dry-run").out
+    assert "did you mean http://127.0.0.1:9?" in run_here(capsys, "run", "--base-url", "http://127.0.0.1:9/chat/completions").err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--ab", "threads=1", "threads=2"), "next: for an argument of the engine write engine_args.threads=1"),
+        (("--ab", "bach_size=1", ""), "did you mean 'batch_size'?"),
+        (("--ab", "batch_size=1", "--pairs", "2"), "--ab takes two settings, BASE and CAND, and got '--pairs' as one"),
+        (("--ab", "batch_size=1", "smoke"), "'smoke' is not of the form KEY=VALUE"),
+        (("--case", "closed"), "no case is called 'closed': did you mean 'closed/*'?\n  next: bench suites expand smoke\n"),
+        (("--case", "opne"), "did you mean 'open'?"),
+        (("--ab", "", "seed=2", "--case", "closed"), "did you mean 'closed/*'?"),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",
+)
+def test_what_is_meant_by_a_flag_of_a_suite_is_guessed(
+    capsys: pytest.CaptureFixture[str], args: tuple[str, ...], said: str
+) -> None:
+    ran = run_here(capsys, "run", "smoke", *args, "--dry-run")
+    assert ran.code == 2
+    assert said in ran.err
+    assert "unexpected extra argument" not in ran.err
+
+
+def test_a_suite_of_ones_own_is_told_by_its_path(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "own.yaml").write_text("name: other\ncases: [{name: a, model: m, engine: mock}]\n")
+    assert "next: bench suites expand own.yaml\n" in run_here(capsys, "run", "own.yaml", "--case", "b", "--dry-run").err
+
+
+def test_the_latest_trial_is_measured_again_by_that_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = make_record(repeat=2)
+    for record in (make_record(repeat=1), saved):
+        save_trial(here / "results", record)
+    ran = run_here(capsys, "reproduce", "latest", "--dry-run")
+    assert f"trial {saved.key.trial_id}:" in ran.err
+
+
 @pytest.mark.parametrize("address", ["user:secret@host:80", "host:80?key=secret", "secret words"])
 def test_what_may_hold_a_secret_is_not_repeated(capsys: pytest.CaptureFixture[str], address: str) -> None:
     ran = run_here(capsys, "run", "--base-url", address, "--model", "m")

@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.cli.columns import plain_lines, problem_in_words
+from bench.cli.live_line import LiveObserver
 from bench.cli.main import main, show_error
-from bench.cli.terminal import LiveObserver, PlainObserver
+from bench.cli.terminal import PlainObserver
 from bench.errors import EngineError, TargetError
 from bench.printable import printable, printable_json, printable_lines
 from bench.records import ProbeProblem, Status

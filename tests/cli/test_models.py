@@ -25,8 +25,8 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def test_list_names_what_can_be_had(bench: BenchCommand, tmp_path: Path) -> None:
-    done = bench("models", "list", BENCH_CACHE=str(tmp_path / "cache"), HF_ENDPOINT=NOWHERE)
+def test_list_names_what_can_be_had(bench_here: BenchCommand, tmp_path: Path) -> None:
+    done = bench_here("models", "list", BENCH_CACHE=str(tmp_path / "cache"), HF_ENDPOINT=NOWHERE)
     assert (done.returncode, done.stderr) == (0, "")
     header, *lines = done.stdout.splitlines()
     assert header.split() == ["MODEL", "PRECISION", "CACHED", "SIZE", "PARAMETERS", "LICENCE", "SOURCE"]
@@ -35,45 +35,47 @@ def test_list_names_what_can_be_had(bench: BenchCommand, tmp_path: Path) -> None
     assert not (tmp_path / "cache").exists(), "listing makes nothing"
 
 
-def test_pull_prints_only_the_path_and_list_shows_it(bench: BenchCommand, tmp_path: Path) -> None:
+def test_pull_prints_only_the_path_and_list_shows_it(bench_here: BenchCommand, tmp_path: Path) -> None:
     with serve(Script(files=repository())) as hub:
         env = {"BENCH_CACHE": str(tmp_path / "cache"), "HF_ENDPOINT": hub.url}
-        done = bench("models", "pull", "hf:org/tiny@main", **env)
+        done = bench_here("models", "pull", "hf:org/tiny@main", **env)
         assert done.returncode == 0, done.stderr
         assert (Path(done.stdout.removesuffix("\n")) / "config.json").is_file()
         assert "tiny: " in done.stderr
         asked = len(hub.script.seen)
-        listed = bench("models", "list", "--json", **env)
+        listed = bench_here("models", "list", "--json", **env)
         assert len(hub.script.seen) == asked
     [row] = [r for r in json.loads(listed.stdout) if r["cached"]]
     assert (row["name"], row["source"], row["precision"], row["parameters"]) == ("tiny", "hf:org/tiny@main", None, 6464)
     assert row["path"] == str(Path(done.stdout.removesuffix("\n")))
 
 
-def test_pull_json(bench: BenchCommand, tmp_path: Path) -> None:
+def test_pull_json(bench_here: BenchCommand, tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(gguf_bytes())
-    done = bench("models", "pull", "m.gguf", "--json", BENCH_CACHE=str(tmp_path / "cache"))
+    done = bench_here("models", "pull", "m.gguf", "--json", BENCH_CACHE=str(tmp_path / "cache"))
     model = json.loads(done.stdout)
     assert (model["name"], model["format"], model["path"]) == ("m", "gguf", str(tmp_path / "m.gguf"))
     assert model["shape"]["layers"] == 2
 
 
-def test_convert_makes_what_pull_then_finds(bench: BenchCommand, tmp_path: Path) -> None:
+def test_convert_makes_what_pull_then_finds(bench_here: BenchCommand, tmp_path: Path) -> None:
     python = a_python(tmp_path / "engine")
     (tmp_path / "m.gguf").write_bytes(gguf_bytes())
     env = {"BENCH_CACHE": str(tmp_path / "cache")}
-    done = bench("models", "convert", "m.gguf", "--to", "safetensors", "--python", python, **env)
+    done = bench_here("models", "convert", "m.gguf", "--to", "safetensors", "--python", python, **env)
     assert done.returncode == 0, done.stderr
     assert (Path(done.stdout.removesuffix("\n")) / "config.json").is_file()
     assert f"note: making bf16 safetensors of path:{tmp_path}/m.gguf" in done.stderr
-    again = bench("models", "pull", "convert:safetensors:m.gguf", BENCH_VLLM_PYTHON="/nowhere", **env)
+    again = bench_here("models", "pull", "convert:safetensors:m.gguf", BENCH_VLLM_PYTHON="/nowhere", **env)
     assert again.stdout == done.stdout
 
 
-def test_convert_without_the_packages_says_what_to_install(bench: BenchCommand, tmp_path: Path) -> None:
+def test_convert_without_the_packages_says_what_to_install(bench_here: BenchCommand, tmp_path: Path) -> None:
     python = a_python(tmp_path / "engine", lacks="torch")
     (tmp_path / "m.gguf").write_bytes(gguf_bytes())
-    done = bench("models", "convert", "m.gguf", "--to", "safetensors", "--python", python, BENCH_CACHE=str(tmp_path / "cache"))
+    done = bench_here(
+        "models", "convert", "m.gguf", "--to", "safetensors", "--python", python, BENCH_CACHE=str(tmp_path / "cache")
+    )
     assert (done.returncode, done.stdout) == (EXIT_MISSING, "")
     assert f"{python} lacks torch" in done.stderr
     assert f"{python} -m pip install torch transformers gguf accelerate" in done.stderr
@@ -89,11 +91,11 @@ def test_convert_without_the_packages_says_what_to_install(bench: BenchCommand, 
     ],
 )
 def test_failures_have_one_clear_message(
-    bench: BenchCommand, tmp_path: Path, args: tuple[str, ...], code: int, message: str
+    bench_here: BenchCommand, tmp_path: Path, args: tuple[str, ...], code: int, message: str
 ) -> None:
     with serve(Script()) as gone:
         pass
-    done = bench("models", "pull", *args, BENCH_CACHE=str(tmp_path / "cache"), HF_ENDPOINT=gone.url)
+    done = bench_here("models", "pull", *args, BENCH_CACHE=str(tmp_path / "cache"), HF_ENDPOINT=gone.url)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
     assert done.stderr.count("error:") == 1

@@ -120,6 +120,35 @@ def test_a_runner_up_that_may_be_as_good_is_said_to_be(capsys: pytest.CaptureFix
     assert third.endswith("not comparable: different boards, and no source gives the gain error of their sensors")
 
 
+@pytest.mark.parametrize("command", ["text", "file"])
+def test_settings_that_would_read_the_same_are_told_apart(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    out = tmp_path / "deployment.yaml"
+    save(tmp_path, "run-long", case={"duration_s": 60.0})
+    save(tmp_path, "run-short", tok_per_j=1.99, case={"duration_s": 30.0})
+    save(tmp_path, "run-fp16", tok_per_j=1.0, case={"precision": "fp16"})
+    ran = ask(capsys, tmp_path, *ASKED, "--out", str(out))
+    told = ran.out if command == "text" else out.read_text()
+    assert f"vllm 0.11, fp8, batch 64, 2x {H100} (duration_s=60)" in told
+    assert f"vllm 0.11, fp8, batch 64, 2x {H100} (duration_s=30)" in told
+    assert f"fp16, batch 64, 2x {H100} (" not in told
+
+
+@pytest.mark.parametrize(("lacking", "lower"), [(("p99",), "p90"), (("p99", "p90"), "p50"), (("p99", "p90", "p50"), None)])
+def test_a_quantile_that_takes_fewer_requests_is_offered(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lacking: tuple[str, ...], lower: str | None
+) -> None:
+    few = replace(make_metric("ttft_adjusted_ms", 200.0), **dict.fromkeys(lacking))
+    save(tmp_path, "run-few", ttft_adjusted_ms=few)
+    ran = ask(capsys, tmp_path, *ASKED)
+    assert ran.code == 1
+    assert "left out, no latency figure: ttft_adjusted_ms p99" in ran.out
+    assert (f"next: --at {lower}" in ran.out) if lower else ("next: --at" not in ran.out)
+    if lower:
+        assert ask(capsys, tmp_path, *ASKED, "--at", lower).code == 0
+
+
 def test_what_was_left_out_is_counted_with_its_reason(capsys: pytest.CaptureFixture[str], results: Path) -> None:
     lines = ask(capsys, results, *ASKED).out.splitlines()
     assert "1 point left out, no correctness figure: top1_agreement: not measured" in lines
@@ -296,6 +325,10 @@ def test_other_requests_are_not_ranked_together(
     ran = ask(capsys, tmp_path, *ASKED)
     assert ran.code == 2
     assert "2 kinds of requests, which can't be ranked together" in ran.err
+    [offered] = re.findall(r'next: --where "([^"]+)"', ran.err)
+    mended = ask(capsys, tmp_path, *ASKED, "--where", offered, "--json")
+    assert mended.code == 0, mended.err
+    assert json.loads(mended.out)["best"]["run_id"] == "run-2"  # the one measured last
 
 
 def test_joules_of_other_scopes_are_not_ranked_together(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

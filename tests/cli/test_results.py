@@ -30,11 +30,10 @@ from tests.in_process import Bench, run_here
 ERRORS = Reason(code="errors", group="throughput", severity="invalid", message="12 of 100 requests failed")
 
 
-@pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A results folder with three valid repeats, an invalid trial and a failed one."""
-    folder = tmp_path / "results"
-    monkeypatch.setenv("BENCH_RESULTS", str(folder))
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three valid repeats, an invalid trial and a failed one."""
+    folder = tmp_path_factory.mktemp("saved")
     for repeat in range(3):
         metrics = make_metrics(output_tok_per_s=400.0 + 3 * repeat)
         save_trial(folder, make_record(repeat=repeat, metrics=metrics), make_event_log(), make_telemetry())
@@ -42,6 +41,13 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     failed = make_case(model="gone", engine="openai", suite="other")
     save_trial(folder, make_record(run_id="run-0", case=failed, status=Status.FAILED, error="no route", metrics={}, engine=None))
     return folder
+
+
+@pytest.fixture
+def results(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A results folder with the trials of `saved`."""
+    monkeypatch.setenv("BENCH_RESULTS", str(tmp_path / "results"))
+    return shutil.copytree(saved, tmp_path / "results")
 
 
 @pytest.fixture
@@ -208,6 +214,15 @@ def test_sql_of_odd_types_is_json(results: Path, bench: Bench) -> None:
     query = "SELECT 'nan'::DOUBLE AS a, [1, 2] AS b, {'x': 1.5::DECIMAL(5,2)} AS c, DATE '2026-01-01' AS d, 'x'::BLOB AS e"
     data = json.loads(bench("sql", query, "--json").out)
     assert data == [{"a": None, "b": [1, 2], "c": {"x": 1.5}, "d": "2026-01-01", "e": "b'x'"}]
+
+
+def test_sql_of_numbers_without_end_is_what_they_are(results: Path, bench: Bench) -> None:
+    """JSON alone has no word for them."""
+    query = "SELECT 'inf'::DOUBLE AS a, '-inf'::DOUBLE AS b, 'nan'::DOUBLE AS c, ['inf'::DOUBLE] AS d, NULL AS e"
+    assert bench("sql", query).out.splitlines()[1].split() == ["inf", "-inf", "nan", "[inf]", "NULL"]
+    assert bench("sql", query, "--csv").out.splitlines()[1].split(",")[:3] == ["inf", "-inf", "nan"]
+    (row,) = json.loads(bench("sql", query, "--json").out)
+    assert row == {"a": None, "b": None, "c": None, "d": [None], "e": None}
 
 
 def test_sql_from_a_file_and_from_stdin(results: Path, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

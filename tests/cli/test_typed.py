@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 
 import click
 import pytest
 
-from bench.cli.main import main
+from bench.cli.main import cli, main
 from bench.cli.run import run
 from bench.cli.typed import retyped
 
@@ -35,6 +36,40 @@ def test_a_flag_of_one_value_given_twice_measures_nothing(capsys: pytest.Capture
     out, err = capsys.readouterr()
     assert (caught.value.code, out) == (2, "")
     assert said in " ".join(err.split())
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below one, with the words that call it."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands(found, (*path, name))
+    else:
+        yield path, command
+
+
+NUMBERS = [
+    (path, option)
+    for path, command in commands(cli)
+    for option in command.params
+    if isinstance(option.type, click.types.FloatParamType)
+]
+
+
+def test_there_are_numbers_to_try() -> None:
+    assert {"--max-error-rate", "--seconds", "--temperature", "--gain", "--speed"} <= {o for _, p in NUMBERS for o in p.opts}
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400", "NaN"])
+@pytest.mark.parametrize(
+    ("path", "option"), NUMBERS, ids=lambda one: one.opts[0] if isinstance(one, click.Parameter) else "-".join(one)
+)
+def test_no_number_of_any_command_is_nan_or_without_end(path: tuple[str, ...], option: click.Parameter, text: str) -> None:
+    """Both pass bounds, which are only compared with: --max-error-rate nan would never stop anything."""
+    with pytest.raises(click.BadParameter, match=r"is not (a finite number|in the range)"):
+        option.type.convert(text, option, None)
 
 
 def test_flags_that_may_be_repeated_still_are(

@@ -18,7 +18,7 @@ from tests.models.samples import gguf_bytes
 SUITE = """
 name: outside
 defaults: {model: "path:tiny.gguf", engine: acme-lm, precision: fp32, batch_size: 2, input_tokens: 16, output_tokens: 4,
-           duration: 1s, warmup: 0s, idle: 0s, engine_args: {lanes: 5}}
+           duration: 0.3s, warmup: 0s, idle: 0s, engine_args: {lanes: 5}}
 cases: [{name: c}]
 """
 
@@ -46,7 +46,7 @@ def test_doctor_finds_it_or_says_how_to_install_it(installed: Path, tmp_path: Pa
     (tmp_path / "acme" / "bin" / "acme-serve").unlink()
     missing = bench(installed, tmp_path, "doctor", "--engine", "acme-lm")
     assert missing.returncode == 4
-    assert "pip install acme-lm" in missing.stdout
+    assert "pip install /path/to/acme-lm" in missing.stdout  # never a name that an index may have
 
 
 def test_it_is_measured_like_any_other(installed: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -24,12 +25,18 @@ def bench(capsys: pytest.CaptureFixture[str]) -> Bench:
     return partial(run_here, capsys)
 
 
-@pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three valid repeats of one case."""
-    folder = tmp_path / "results"
-    monkeypatch.setenv("BENCH_RESULTS", str(folder))
+    folder = tmp_path_factory.mktemp("saved")
     for repeat in range(REPEATS):
         metrics = make_metrics(output_tok_per_s=400.0 + 4 * repeat, ttft_ms=50.0 + repeat)
         save_trial(folder, make_record(case=make_case(repeats=REPEATS), repeat=repeat, metrics=metrics), make_event_log(60, 5))
     return folder
+
+
+@pytest.fixture
+def results(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A results folder with the trials of `saved`."""
+    monkeypatch.setenv("BENCH_RESULTS", str(tmp_path / "results"))
+    return shutil.copytree(saved, tmp_path / "results")

@@ -60,4 +60,4 @@ def test_refusals(tmp_path: Path) -> None:
         AcmeRunner().check(case(engine="acme-lm", precision="int8"))
     with pytest.raises(EngineMissing, match="was not found") as caught:
         AcmeRunner().check(case(engine="acme-lm"))
-    assert "pip install acme-lm" in str(caught.value.hint)
+    assert "pip install /path/to/acme-lm" in str(caught.value.hint)

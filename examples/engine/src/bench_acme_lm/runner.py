@@ -28,7 +28,8 @@ from bench.runners.weights import Menu
 NAME = "acme-lm"
 PROGRAM = "acme-serve"
 SOUGHT = Sought(engine=NAME, distributions=("acme-lm",), program=PROGRAM)
-INSTALL = f"pip install acme-lm (in an environment of its own, named by engine_python or {SOUGHT.variable})"
+INSTALL = f"pip install /path/to/acme-lm (in an environment of its own, named by engine_python or {SOUGHT.variable})"
+"""Acme is made up: what an index has under that name is not its engine."""
 ARGUMENTS = {"lanes": Argument(kind="int", low=1, about="requests that decode at a time")}
 MENU = Menu(engine=NAME, plain={"fp16": ("--format", "half"), "fp32": ("--format", "single")})
 COUNTERS = {
