@@ -76,6 +76,8 @@ def _run(page: Path, how: tuple[str, ...], scratch: Path) -> None:
                 check=False,
             )
             told = f"{block.page}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
+            if any(other.file and other.file in block.text for other in blocks(page)):
+                assert "would fail here" not in done.stdout, told  # a suite that a page shows is one that runs
             assert done.returncode == 0, told
             assert "Traceback" not in done.stderr, told
             assert "error:" not in done.stderr or ONLY_BUSY in done.stderr, told  # of such trials there is nothing to compare
@@ -145,6 +147,14 @@ def test_links_between_pages_exist() -> None:
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_tables_are_whole() -> None:
+    """A line of something else ends a table, and what follows is shown as it was typed."""
+    for page in PAGES:
+        plain = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for table in (part.strip().splitlines() for part in plain.split("\n\n") if "\n|-" in part):
+            assert [line for line in table if not line.startswith(("|", "<!--"))] == [], page.name
 
 
 def test_the_readme_says_the_same_in_both_languages() -> None:

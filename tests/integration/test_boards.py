@@ -51,7 +51,7 @@ def amd(folder: Path) -> FakeAmdsmi:
     ids=["nvidia-ml-py", "amdsmi"],
 )
 def test_joules_per_token_of_a_board_of_known_power(
-    bench: BenchCommand,
+    bench_here: BenchCommand,
     tmp_path: Path,
     probe: str,
     setup: Callable[[Path], Fake],
@@ -59,7 +59,7 @@ def test_joules_per_token_of_a_board_of_known_power(
     watts: float,
     env: dict[str, str],
 ) -> None:
-    done = bench(*RUN, "--devices", f"{probe}:{index}", BENCH_PROBES=f"cpu,{probe}", **setup(tmp_path).env())
+    done = bench_here(*RUN, "--devices", f"{probe}:{index}", BENCH_PROBES=f"cpu,{probe}", **setup(tmp_path).env())
     trial: dict[str, Any] = json.loads(next(tmp_path.rglob("trial.json")).read_text(encoding="utf-8"))
     assert trial["error"] is None, done.stderr
     assert trial["energy_scope"] == "accelerator"

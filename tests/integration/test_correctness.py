@@ -26,11 +26,11 @@ def cache(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("quirk", ["", "wrong-output"])
-def test_an_engine_is_held_to_the_reference(bench: BenchCommand, cache: str, quirk: str) -> None:
-    made = bench("reference", "mock", "--engine", "mock", "--json", BENCH_CACHE=cache)
+def test_an_engine_is_held_to_the_reference(bench_here: BenchCommand, cache: str, quirk: str) -> None:
+    made = bench_here("reference", "mock", "--engine", "mock", "--json", BENCH_CACHE=cache)
     assert made.returncode == 0, made.stderr
     assert json.loads(made.stdout)["engine"] == "mock"
-    done = bench(*RUN, *QUICK, *(("--engine-arg", f"quirk={quirk}") if quirk else ()), BENCH_CACHE=cache)
+    done = bench_here(*RUN, *QUICK, *(("--engine-arg", f"quirk={quirk}") if quirk else ()), BENCH_CACHE=cache)
     trial = only_trial(done.stdout)
     codes = {reason["code"] for reason in trial["reasons"]}
     agreement, delta = (trial["metrics"][name] for name in ("top1_agreement", "ppl_delta"))
@@ -39,18 +39,18 @@ def test_an_engine_is_held_to_the_reference(bench: BenchCommand, cache: str, qui
         assert (done.returncode, trial["status"], agreement["value"]) == (1, "invalid", 0.0)
         assert "wrong_output" in codes
         assert delta["value"] > 1.0
-        table = bench("table")
+        table = bench_here("table")
         assert "wrong_output" in table.stdout
         assert "joule1" in table.stdout
     else:
         assert (agreement["value"], delta["value"]) == (1.0, 0.0)
         assert "wrong_output" not in codes
-    again = bench("rederive", "--run", "latest", "--check")
+    again = bench_here("rederive", "--run", "latest", "--check")
     assert again.returncode == 0, again.stdout
 
 
-def test_without_a_reference_the_reason_says_how_to_make_one(bench: BenchCommand, cache: str) -> None:
-    trial = only_trial(bench(*RUN, *QUICK, BENCH_CACHE=cache).stdout)
+def test_without_a_reference_the_reason_says_how_to_make_one(bench_here: BenchCommand, cache: str) -> None:
+    trial = only_trial(bench_here(*RUN, *QUICK, BENCH_CACHE=cache).stdout)
     for name in ("top1_agreement", "ppl_delta"):
         assert trial["metrics"][name]["reason"] == "no reference of these weights: bench reference mock"
 
@@ -63,8 +63,10 @@ def test_without_a_reference_the_reason_says_how_to_make_one(bench: BenchCommand
         (("mock", "--engine", "mock", "--engine-arg", "quirk=status=500"), 1, "HTTP 500"),
     ],
 )
-def test_what_makes_no_reference_is_told(bench: BenchCommand, cache: str, args: tuple[str, ...], code: int, told: str) -> None:
-    done = bench("reference", *args, BENCH_CACHE=cache)
+def test_what_makes_no_reference_is_told(
+    bench_here: BenchCommand, cache: str, args: tuple[str, ...], code: int, told: str
+) -> None:
+    done = bench_here("reference", *args, BENCH_CACHE=cache)
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert told in done.stderr
     assert not list(Path(cache).rglob("*.json"))

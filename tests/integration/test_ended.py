@@ -78,7 +78,7 @@ def _start_until(phase: str, tmp_path: Path, mark: str) -> subprocess.Popen[str]
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("phase", PHASES)
-def test_ended_in_any_phase(bench: BenchCommand, tmp_path: Path, marker: str, phase: str, number: signal.Signals) -> None:
+def test_ended_in_any_phase(bench_here: BenchCommand, tmp_path: Path, marker: str, phase: str, number: signal.Signals) -> None:
     process = _start_until(phase, tmp_path, marker)
     process.send_signal(number)
     process.communicate(timeout=30)
@@ -86,13 +86,13 @@ def test_ended_in_any_phase(bench: BenchCommand, tmp_path: Path, marker: str, ph
     assert process.returncode == expected
     assert _gone(marker, 20) == []
 
-    rows = json.loads(bench("sql", "select status, count(*) as n from trials group by all", "--json").stdout)
+    rows = json.loads(bench_here("sql", "select status, count(*) as n from trials group by all", "--json").stdout)
     status = {row["status"]: row["n"] for row in rows}
     assert status.get("valid", 0) == PHASES[phase]
     if phase in ("warming up", "measuring"):
         assert status.get("killed" if number is signal.SIGKILL else "interrupted", 0) == 1
 
-    again = bench(*with_flags(RUN, "--repeats", "1", "--duration", "1s", "--warmup", "0s"), "--json")
+    again = bench_here(*with_flags(RUN, "--repeats", "1", "--duration", "1s", "--warmup", "0s"), "--json")
     (trial,) = json.loads(again.stdout)["trials"]
     assert trial["error"] is None, again.stderr
     assert trial["metrics"]["output_tok_per_s"]["value"] > 0

@@ -39,9 +39,9 @@ def environment(vendor: str, tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_a_run_stores_what_the_vendor_tells(
-    bench: BenchCommand, tmp_path: Path, vendor: str, environment: dict[str, str]
+    bench_here: BenchCommand, tmp_path: Path, vendor: str, environment: dict[str, str]
 ) -> None:
-    done = bench(*RUN, "--devices", f"{vendor}:0", **environment)
+    done = bench_here(*RUN, "--devices", f"{vendor}:0", **environment)
     trial: dict[str, Any] = json.loads(next(tmp_path.rglob("trial.json")).read_text(encoding="utf-8"))
     assert trial["error"] is None, done.stderr
     metrics = trial["metrics"]

@@ -38,8 +38,8 @@ def _shards(results: Path) -> list[Path]:
     return sorted(results.glob("shards/date=*/*/*"))
 
 
-def test_an_engine_that_did_not_start_leaves_its_log_in_each_failed_trial(bench: BenchCommand, tmp_path: Path) -> None:
-    ran = bench(*MOCK, "--engine-arg", "quirk=fail-start", "--repeats", "3")
+def test_an_engine_that_did_not_start_leaves_its_log_in_each_failed_trial(bench_here: BenchCommand, tmp_path: Path) -> None:
+    ran = bench_here(*MOCK, "--engine-arg", "quirk=fail-start", "--repeats", "3")
     assert ran.returncode == 1, ran.stderr
     folders = _shards(tmp_path / "results")
     assert len(folders) == 3
@@ -53,7 +53,7 @@ def test_an_engine_that_did_not_start_leaves_its_log_in_each_failed_trial(bench:
     if "log: " in hint:
         assert (tmp_path / hint.rpartition("log: ")[2]).is_file()
     assert ran.stdout.count("(next: ") == 1, "the row of all three says what to do"
-    assert bench("table").stdout.count("(next: ") == 1
+    assert bench_here("table").stdout.count("(next: ") == 1
     assert list((tmp_path / "results" / ".work").iterdir()) == []
 
 
@@ -84,14 +84,14 @@ def test_poisoned_spill_files_stop_nothing_and_are_kept(tmp_path: Path) -> None:
         assert aside.is_file() == ("are kept in" in told), told
 
 
-def test_one_poisoned_folder_stops_neither_table_nor_run(bench: BenchCommand, tmp_path: Path) -> None:
+def test_one_poisoned_folder_stops_neither_table_nor_run(bench_here: BenchCommand, tmp_path: Path) -> None:
     folder = leave_partial(tmp_path / "results", pid=dead_pid(), started_s=1.0)
     os.mkfifo(folder / "worker-0.spill")
     fifo = leave_partial(tmp_path / "results", pid=dead_pid(), started_s=1.0, repeat=1)
     (fifo / "owner.json").unlink()
     os.mkfifo(fifo / "owner.json")
     for command in (("ingest",), (*MOCK, "--engine-arg", "quirk=fail-start", "--repeats", "1"), ("table",)):
-        ran = bench(*command)
+        ran = bench_here(*command)
         assert "Traceback" not in ran.stderr
         assert ran.stderr.count("is left as it is: ") == 2, ran.stderr
     assert "failed" in ran.stdout
@@ -99,22 +99,22 @@ def test_one_poisoned_folder_stops_neither_table_nor_run(bench: BenchCommand, tm
 
 @pytest.mark.parametrize("command", [("table",), ("ingest",), ("sql", "select 1"), ("run", "--resume", "latest"), MOCK])
 def test_a_folder_that_cannot_hold_results_is_an_error_with_a_next_step(
-    bench: BenchCommand, tmp_path: Path, command: tuple[str, ...]
+    bench_here: BenchCommand, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for name, code in (("", 2), ("loop", 1), ("x" * 300, 1), ("a?b", 1), (os.fsdecode(b"a\xff"), 1)):
-        ran = bench(*command, "--results", name)
+        ran = bench_here(*command, "--results", name)
         assert ran.returncode == code, ran.stderr
         assert "Traceback" not in ran.stderr
         assert "next: " in ran.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["loop"]
 
 
-def test_a_killed_runs_work_folder_goes_with_the_next_table(bench: BenchCommand, tmp_path: Path) -> None:
-    assert bench(*MOCK, "--engine-arg", "quirk=fail-start", "--repeats", "1").returncode == 1
+def test_a_killed_runs_work_folder_goes_with_the_next_table(bench_here: BenchCommand, tmp_path: Path) -> None:
+    assert bench_here(*MOCK, "--engine-arg", "quirk=fail-start", "--repeats", "1").returncode == 1
     left = tmp_path / "results" / ".work" / f"run.{dead_pid()}"
     left.mkdir()
-    assert bench("table").returncode == 0
+    assert bench_here("table").returncode == 0
     assert not left.exists()
 
 
@@ -138,7 +138,7 @@ def _marked(value: str) -> list[psutil.Process]:
 
 
 def test_an_error_that_nobody_expected_stops_the_engine_and_keeps_the_trial(
-    bench: BenchCommand, tmp_path: Path, marker: str
+    bench_here: BenchCommand, tmp_path: Path, marker: str
 ) -> None:
     results = tmp_path / "results"
     ran = subprocess.run(
@@ -156,7 +156,7 @@ def test_an_error_that_nobody_expected_stops_the_engine_and_keeps_the_trial(
     assert list((results / ".work").iterdir()) == []
     (partial,) = (results / "shards" / ".partial").iterdir()
     assert (partial / "worker-0.spill").read_bytes() == b"raw"
-    table = bench("table")
+    table = bench_here("table")
     assert table.returncode == 0
     assert "ended before this trial was saved" in table.stdout
     assert len(_shards(results)) == 1

@@ -18,9 +18,9 @@ def command(url: str) -> tuple[str, ...]:
     )
 
 
-def test_a_run_over_a_socket(bench: BenchCommand, tmp_path: Path) -> None:
+def test_a_run_over_a_socket(bench_here: BenchCommand, tmp_path: Path) -> None:
     with mock.start(host=f"unix:{tmp_path}/llm.sock", ttft_ms=5, gap_ms=2) as server:
-        done = bench(*command(server.url))
+        done = bench_here(*command(server.url))
         truth = server.truth()
     trial = json.loads(done.stdout)["trials"][0]
     assert trial["engine"]["version"] is not None
@@ -33,8 +33,8 @@ def test_a_run_over_a_socket(bench: BenchCommand, tmp_path: Path) -> None:
     ("name", "said"),
     [("none.sock", "there is no socket at unix:"), ("x" * 300, "bytes: the system takes")],
 )
-def test_a_socket_that_cant_be_reached_is_one_clear_error(bench: BenchCommand, tmp_path: Path, name: str, said: str) -> None:
-    done = bench(*command(f"unix:{tmp_path}/{name}"))
+def test_a_socket_that_cant_be_reached_is_one_clear_error(bench_here: BenchCommand, tmp_path: Path, name: str, said: str) -> None:
+    done = bench_here(*command(f"unix:{tmp_path}/{name}"))
     assert done.returncode in (1, 2)
     assert said in done.stderr
     assert "Traceback" not in done.stderr

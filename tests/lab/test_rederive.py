@@ -23,6 +23,7 @@ from bench.session.interrupts import Interrupts
 from bench.session.loop import Session
 from bench.store import ShardStore
 from bench.timing import measure
+from bench.timing.spec import REQUIRED
 from tests.conftest import BenchCommand
 from tests.factories import make_engine, make_record, save_trial
 from tests.session.fakes import FakeChecker, FakeLoad, FakeModels, FakeObserver, FakeProbes, FakeRunner, a_board, a_case, place
@@ -247,12 +248,30 @@ def test_the_polling_period_is_taken_from_the_shard(tmp_path: Path) -> None:
     assert found["reasons.power_coverage.energy"] is None
 
 
-def test_a_metric_that_is_new_or_gone_is_a_difference(shard: Path) -> None:
+@pytest.mark.parametrize("unknown", [("error_share",), ("mfu", "mbu", "ttft_ms")])
+def test_what_an_older_bench_did_not_know_is_new_and_no_difference(shard: Path, unknown: tuple[str, ...]) -> None:
     record = read(shard)
-    without = {name: metric for name, metric in record.metrics.items() if name != "error_share"}
+    older = {name: metric for name, metric in record.metrics.items() if name not in unknown}
+    found = changed(shard, metrics=older)
+    assert (set(found.new), found.agrees, found.metrics) == (set(unknown), True, len(record.metrics) - len(unknown))
+    wrong = structs.replace(older["output_tok_per_s"], value=1.0)
+    other = changed(shard, metrics=older | {"output_tok_per_s": wrong})
+    assert ([d.what for d in other.differences], set(other.new)) == (["output_tok_per_s.value"], set(unknown))
+
+
+def test_a_metric_that_is_gone_or_of_devices_that_were_not_there_is_a_difference(tmp_path: Path) -> None:
+    simulated = make_device(uid="sim", energy=ENERGY, quality="simulated")
+    folder = store(
+        tmp_path,
+        closed_loop(),
+        board_telemetry(devices=(simulated,), readings=poll(-2, 12, 0.1, power_w=lambda _: 250.0, uid="sim")),
+    )
+    record = read(folder)
     extra = {**record.metrics, "old_ms": structs.replace(record.metrics["ttft_ms"], name="old_ms")}
-    assert [(d.what, d.stored, d.recomputed) for d in changed(shard, metrics=without).differences] == [("error_share", None, 0.0)]
-    assert [(d.what, d.recomputed) for d in changed(shard, metrics=extra).differences] == [("old_ms", None)]
+    assert [(d.what, d.recomputed) for d in changed(folder, metrics=extra).differences] == [("old_ms", None)]
+    (of_sim,) = [name for name in record.metrics if name not in REQUIRED][:1]
+    found = changed(folder, metrics={name: metric for name, metric in record.metrics.items() if name != of_sim})
+    assert ([d.what for d in found.differences], found.new) == ([of_sim], ())
 
 
 def test_a_status_that_came_from_outside_is_not_judged(shard: Path) -> None:
@@ -302,9 +321,9 @@ def test_nothing_that_the_numbers_depend_on_is_left_out_of_the_shard() -> None:
 QUICK = ("--batch-size", "4", "--output-tokens", "16", "--duration", "1s", "--warmup", "0.3s", "--grace", "2s", "--idle", "0.5s")
 
 
-def test_a_run_on_the_mock_engine_agrees_and_a_changed_number_fails_the_check(bench: BenchCommand, tmp_path: Path) -> None:
-    assert bench("run", "--engine", "mock", "--model", "mock", *QUICK, "--repeats", "2").returncode in (0, 1)
-    done = bench("rederive", "--check")
+def test_a_run_on_the_mock_engine_agrees_and_a_changed_number_fails_the_check(bench_here: BenchCommand, tmp_path: Path) -> None:
+    assert bench_here("run", "--engine", "mock", "--model", "mock", *QUICK, "--repeats", "2").returncode in (0, 1)
+    done = bench_here("rederive", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "2 trials: 2 agree"
 
@@ -312,24 +331,24 @@ def test_a_run_on_the_mock_engine_agrees_and_a_changed_number_fails_the_check(be
     plain = json.loads(path.read_text())
     plain["metrics"]["ttft_ms"]["p50"] *= 0.9
     path.write_text(json.dumps(plain))
-    checked = bench("rederive", "--run", "latest", "--check")
+    checked = bench_here("rederive", "--run", "latest", "--check")
     assert checked.returncode == 1
     assert "ttft_ms.p50: stored" in checked.stdout
     assert "2 trials: 1 agree, 1 differ" in checked.stdout
-    assert bench("rederive").returncode == 0
+    assert bench_here("rederive").returncode == 0
 
-    told = json.loads(bench("rederive", "--trial", plain["key"]["trial_id"][:12], "--json").stdout)
+    told = json.loads(bench_here("rederive", "--trial", plain["key"]["trial_id"][:12], "--json").stdout)
     assert [one["verdict"] for one in told["trials"]] == ["differs"]
     assert told["trials"][0]["differences"][0]["what"] == "ttft_ms.p50"
 
 
-def test_what_can_not_be_found_is_one_message(bench: BenchCommand, tmp_path: Path) -> None:
-    nowhere = bench("rederive")
+def test_what_can_not_be_found_is_one_message(bench_here: BenchCommand, tmp_path: Path) -> None:
+    nowhere = bench_here("rederive")
     assert nowhere.returncode == 2
     assert "no folder" in nowhere.stderr
     save_trial(tmp_path / "results", make_record(status=Status.FAILED, error="engine died", metrics={}, window=None))
-    assert "failed, nothing was measured" in bench("rederive").stdout
+    assert "failed, nothing was measured" in bench_here("rederive").stdout
     for args in (("--trial", "zz"), ("--run", "nope")):
-        done = bench("rederive", *args)
+        done = bench_here("rederive", *args)
         assert done.returncode == 2
         assert args[1] in done.stderr

@@ -154,16 +154,16 @@ def test_the_package_that_is_missing_is_named(folder: Path, monkeypatch: pytest.
     assert "tokjoule[tokenizer]" in str(caught.value.hint)
 
 
-def test_a_whole_run_says_where_its_counts_come_from(bench: BenchCommand, folder: Path) -> None:
+def test_a_whole_run_says_where_its_counts_come_from(bench_here: BenchCommand, folder: Path) -> None:
     command = (
         *("run", "--engine", "mock", "--engine-arg", "quirk=no-usage", "--batch-size", "2", "--num-prompts", "6"),
         *("--output-tokens", "8", "--repeats", "1", "--json"),
     )
-    trial = json.loads(bench(*command, "--tokenizer", str(folder)).stdout)["trials"][0]
+    trial = json.loads(bench_here(*command, "--tokenizer", str(folder)).stdout)["trials"][0]
     found = trial["metrics"]["output_tokens"]
     assert found["source"] == "retokenized"
     assert found["n"] == 6
     assert trial["metrics"]["output_tok_per_s"]["value"] > 0
-    unread = bench(*command, "--tokenizer", str(folder / "none"))
+    unread = bench_here(*command, "--tokenizer", str(folder / "none"))
     assert "can't be read" in unread.stderr
     assert "Traceback" not in unread.stderr

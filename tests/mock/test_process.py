@@ -205,7 +205,7 @@ def test_list_quirks_prints_one_line_each() -> None:
         (["--quirk", "rolenull"], "role-null"),
         (["--host", "0.0.0.0"], "--allow-remote"),
         (["--ttft-ms", "-1"], "ttft_ms"),
-        (["--gap-ms", "nan"], "gap_ms"),
+        (["--gap-ms", "nan"], "--gap-ms"),
         (["--tokens-per-chunk", "0"], "tokens_per_chunk"),
         (["--port", "70000"], "70000"),
         (["--ttft", "5"], "--ttft-ms"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import suite
+from bench import plugins, suite
 from bench.errors import UsageError
 from bench.lab.matrix import ENGINE_START_S, LONGEST_LIMIT_MINUTES, Job, Place, Wishes, jobs_of, paired, place_of
 from bench.suite import Suite
@@ -132,6 +132,28 @@ def test_what_is_no_place_is_refused(text: str) -> None:
         place_of(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("nvidea/h100", "did you mean nvidia/h100?"),
+        ("nvidea", "did you mean nvidia?"),
+        ("ascent/910b", "did you mean ascend/910b?"),
+        ("h100", "did you mean nvidia/h100?"),
+        ("mi300x", "did you mean amd/mi300x?"),
+        ("zzzz/h100", "one of: amd, "),
+    ],
+)
+def test_a_vendor_that_nobody_knows_is_refused_with_the_nearest(text: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="names no vendor") as caught:
+        place_of(text)
+    assert (caught.value.hint or "").startswith(hint)
+
+
+@pytest.mark.parametrize("vendor", plugins.names("bench.probes"))
+def test_every_vendor_is_a_place(vendor: str) -> None:
+    assert place_of(f"{vendor}/any-word-1") == Place(vendor=vendor, device="any-word-1")
+
+
 def test_the_command_prints_one_line_for_github(bench: Bench) -> None:
     ran = bench("matrix", "smoke", "--on", "nvidia/h100,cpu,cpu", "--image", "a/b:1", "--json")
     assert (ran.code, ran.err, ran.out.count("\n")) == (0, "", 1)
@@ -157,6 +179,7 @@ def test_the_command_prints_a_table_for_people(bench: Bench) -> None:
     [
         (("nothing",), "there is no such suite"),
         (("smoke", "--on", "no where"), "is no VENDOR"),
+        (("smoke", "--on", "cpu,nvidea/h100"), "did you mean nvidia/h100?"),
         (("smoke", "--image", "a/b:latest"), "which moves"),
         (("smoke", "--image", "a/b"), "has no tag"),
         (("smoke", "--job-time", "soon"), "--job-time"),

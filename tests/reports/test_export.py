@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bench import codec
 from bench.records import Status, TrialRecord
-from bench.reports import run_json
 from bench.reports.export import to_csv, to_json, to_markdown
+from bench.reports.runs import run_json
 from bench.store.layout import shard_path
 from tests.factories import make_case, make_metrics, make_record
 

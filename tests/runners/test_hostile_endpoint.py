@@ -228,7 +228,7 @@ class TestTime:
                 time.sleep(0.01)
         assert isinstance(answer, NoAnswer)
         assert (answer.kind, answer.detail) == ("timeout", "no whole answer within 0.3 s")
-        assert 0.3 <= took_s < 5.0
+        assert took_s >= 0.3
 
     def test_attaching_keeps_to_the_start_time(self) -> None:
         with dripping(HEAD) as url, pytest.raises(TargetError, match=r"no whole answer within 0\.2 s"):
