@@ -23,6 +23,8 @@ LONGEST_S = 10.0
 _TIMES = 12
 _FRESH = (0.0, 0.1, 0.3, 0.6, 0.9, 1.0)
 """Shares of the noise that are fresh in each block."""
+_SHORTEST_S = 1e-3
+"""Shorter blocks are taken as this long: rounding leaves nothing of how they differ, and no window is cut so short."""
 FEWEST_COSINES = 2
 FLAT = 0.75
 """A cosine counts that sees at least this much of what the mean sees."""
@@ -61,11 +63,10 @@ def _cosines(n: int) -> FloatArray:
 @lru_cache(maxsize=32)
 def _spectra(n: int, block_s: float) -> FloatArray:
     """Variance that each cosine (column) sees under each model of noise (row): exponential memory, averaged over blocks."""
-    rate = block_s / np.linspace(LONGEST_S / _TIMES, LONGEST_S, _TIMES)[:, None, None]
+    rate = max(block_s, _SHORTEST_S) / np.linspace(LONGEST_S / _TIMES, LONGEST_S, _TIMES)[:, None, None]
     apart = np.abs(np.arange(n)[:, None] - np.arange(n))
-    alike = (
-        np.where(apart == 0, 2.0 * (rate - 1.0 + np.exp(-rate)), (2.0 * np.cosh(rate) - 2.0) * np.exp(-rate * apart)) / rate**2
-    )
+    same, ends = 2.0 * (rate + np.expm1(-rate)), np.exp(-rate * np.maximum(apart - 1, 0))
+    alike = np.where(apart == 0, same, ends * np.expm1(-rate) ** 2) / rate**2
     slow = np.einsum("ij,mjk,ik->mi", _cosines(n), alike, _cosines(n))
     slow /= slow[:, 1:].mean(axis=1, keepdims=True)
     return np.concatenate([fresh + (1.0 - fresh) * slow for fresh in _FRESH])

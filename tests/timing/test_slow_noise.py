@@ -37,6 +37,14 @@ def test_blocks_longer_than_any_noise_are_nearly_independent() -> None:
     assert usual(30, 60.0, 0.0) == pytest.approx(student_t(0.95, 29), rel=0.1)
 
 
+@pytest.mark.parametrize("block_s", [1e-9, 1e-6, 1e-4, 1e-2, 1.0, 1e3])
+@pytest.mark.parametrize("n", [3, 10, 60])
+def test_blocks_of_any_length_have_a_finite_reach(n: int, block_s: float) -> None:
+    blocks = np.random.default_rng(5).normal(100.0, 1.0, n)
+    with np.errstate(all="raise", under="ignore"):
+        assert 1.0 < reach(blocks, block_s) < np.inf
+
+
 def test_few_short_blocks_can_not_rule_slow_noise_out() -> None:
     assert usual(10, 1.0, 0.0) > 1.3 * usual(10, 60.0, 0.0)
 
