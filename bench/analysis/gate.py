@@ -210,13 +210,14 @@ def _host_moved(change: float, references: Sequence[Judged], rule: Rule) -> bool
     return change - min(shown) < min(rule.least_effect, change / 2.0)
 
 
-def base_night(past: Sequence[Judged]) -> str | None:
-    """The night whose build that of the next night is to be measured against: the last good one that is two weeks old, else the
-    oldest; on a later one the build may have been bad already, and lucky. None without one since the last accepted change.
+def base_nights(past: Sequence[Judged]) -> list[str]:
+    """Nights whose build that of the next night may be measured against, the best first: the last good one that is two weeks old,
+    else the oldest; on a later one, and these follow in order, the build may have been bad already, and lucky. None since before
+    the last accepted change.
     """
     good = [one.night for one in since_accepted(past) if one.counts]
     recent = {one.night for one in past[-(BASE_AGE - 1) :]}
-    return next((night for night in reversed(good) if night not in recent), next(iter(good), None))
+    return good[max((place for place, night in enumerate(good) if night not in recent), default=0) :]
 
 
 def since_accepted(judged: Sequence[Judged]) -> Sequence[Judged]:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.analysis.gate import base_night
+from bench.analysis.gate import base_nights
 from bench.analysis.series import SeriesHistory, Verdict
 from bench.lab.compare_select import quoted
 from bench.lab.matrix import Job, paired
@@ -62,14 +62,26 @@ def pair_jobs(lab: Lab, found: Iterable[Verdict], jobs: Sequence[Job], suite: Su
 def _wanted(lab: Lab, verdict: Verdict, by_id: dict[str, Job], suite: Suite) -> tuple[str, str, _Sides]:
     history = verdict.history
     tonight = history.judged[-1]
-    good = base_night(history.judged[:-1])
-    if good is None:
+    good = base_nights(history.judged[:-1])
+    if not good:
         raise NoPairs("no night before it was good")
-    cand, base = _trial(lab, history, tonight.night), _trial(lab, history, good)
+    cand = _trial(lab, history, tonight.night)
     job_id = cand.case.labels.get(JOB_LABEL, "")
     if job_id not in by_id or cand.case.name not in by_id[job_id].cases.splitlines():
         raise NoPairs(f"its case {cand.case.name!r} is no longer in a job {job_id!r} of {suite.name}")
-    return job_id, cand.case.name, sides_of(base, cand)
+    return job_id, cand.case.name, _sides(lab, history, good, cand)
+
+
+def _sides(lab: Lab, history: SeriesHistory, nights: Sequence[str], cand: TrialRecord) -> _Sides:
+    """Those of the first night whose build can still be started beside that of `cand`. Raises: NoPairs, as of the first."""
+    first: NoPairs | None = None
+    for night in nights:
+        try:
+            return sides_of(_trial(lab, history, night), cand)
+        except NoPairs as why:
+            first = first or why
+    assert first is not None
+    raise first
 
 
 def _trial(lab: Lab, history: SeriesHistory, night: str) -> TrialRecord:

@@ -129,7 +129,7 @@ def _why(one: Verdict, judged: Judged) -> list[str]:
         told.append(f"since {judged.since}")
     if one.state == "host_shift":
         told.append("look at driver, firmware, power limit, cooling")
-        less = "the reference build is less worse tonight, so the build may be to blame as well"
+        less = "the reference build got worse by less tonight, so the build may be to blame as well"
         told.append(less if one.is_open else "the build is not to blame")
     if one.state == "trigger" and found is None and judged.host_moved:
         told.append("so is the reference build: this night's host is to blame")

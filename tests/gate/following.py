@@ -10,7 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bench.analysis.gate import FINDINGS, Judged, Night, Rule, State, base_night, judge_tonight
+from bench.analysis.gate import FINDINGS, Judged, Night, Rule, State, base_nights, judge_tonight
+from bench.lab.gate import JUDGED_NIGHTS
 from tests.gate.simulated_nights import SimulatedNight
 
 THROUGHPUT = Rule(better="up", least_effect=0.02)
@@ -18,17 +19,17 @@ RULES = {"ours": THROUGHPUT, "reference": THROUGHPUT}
 LEAD_IN = 60
 """Nights before anything happens: after them the gate knows how much nights differ."""
 YEAR = 365
-CONTEXT_NIGHTS = 150
+CONTEXT_NIGHTS = JUDGED_NIGHTS
 """No more than the tool judges by."""
 
 
 def follow(
     ours: Sequence[SimulatedNight],
     reference: Sequence[SimulatedNight] = (),
-    base: Callable[[Sequence[Judged]], str | None] = base_night,
+    base: Callable[[Sequence[Judged]], Sequence[str]] = base_nights,
 ) -> list[Judged]:
-    """What each night is judged to be. The gate gets pairs only of a night for which it wants them, against the build of that
-    which `base` names.
+    """What each night is judged to be. The gate gets pairs only of a night for which it wants them, against the build of the
+    first night that `base` names.
     """
     past: dict[str, list[Judged]] = {"ours": [], "reference": []}
     for number, simulated in enumerate(ours):
@@ -39,8 +40,7 @@ def follow(
         judged = judge_tonight(seen, tonight, RULES)
         if judged["ours"].wants_pairs:
             good = base(seen["ours"])
-            assert good is not None
-            tonight["ours"] = replace(tonight["ours"], pairs=simulated.pairs(ours[int(good)]))
+            tonight["ours"] = replace(tonight["ours"], pairs=simulated.pairs(ours[int(good[0])]))
             judged = judge_tonight(seen, tonight, RULES)
         for key, one in judged.items():
             past[key].append(one)

@@ -99,6 +99,16 @@ def wanted(bench: Bench, suite_file: str, *args: str) -> tuple[list[dict[str, An
     return json.loads(ran.out)["include"], ran.err
 
 
+def test_a_build_that_was_replaced_in_its_place_gives_way_to_a_later_one(results: Path, bench: Bench, suite_file: str) -> None:
+    """The oldest nights ran what no longer exists: pairs with the first that can still be started show what they can."""
+    for number in range(BEFORE):
+        save_trial(results, made(number, 1 + WIGGLE[number], engine_python="/b1" if number >= 3 else None))
+    save_trial(results, made(BEFORE, 0.94, engine_python="/b2"))
+    (job,), told = wanted(bench, suite_file)
+    assert told == ""
+    assert (job["ab_base"], job["ab_cand"]) == ("engine_python=/b1", "engine_python=/b2")
+
+
 def test_the_last_good_build_against_tonights_where_it_ran_until_it_was_measured(
     ordinary: Path, bench: Bench, suite_file: str
 ) -> None:

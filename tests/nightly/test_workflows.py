@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bench import suite
+from bench.lab.gate import JUDGED_NIGHTS
 from bench.lab.matrix import Wishes, jobs_of, place_of
 from tests.nightly.linters import linter
 from tests.nightly.pipeline import ROOT, WORKFLOWS, filled, workflow
@@ -146,3 +147,8 @@ def test_hosts_get_what_they_need(extras: str, wanted: str) -> None:
 def test_every_file_beside_the_suites_is_used() -> None:
     told = "".join(text(name) for name in NAMES)
     assert [path.name for path in (ROOT / ".github" / "nightly").iterdir() if path.name not in told] == []
+
+
+def test_the_pipeline_keeps_all_nights_that_the_gate_judges_by() -> None:
+    kept = re.findall(r"head -n -(\d+)", text("nightly-pipeline"))
+    assert [int(nights) >= JUDGED_NIGHTS for nights in kept] == [True]

@@ -207,6 +207,7 @@ MESSAGES = {
     "since {}": "自 {} 起",
     "since {}; {}": "自 {} 起；{}",
     "look at driver, firmware, power limit, cooling": "请检查驱动、固件、功率上限、散热",
+    "the reference build got worse by less tonight, so the build may be to blame as well": "今晚参考构建的退化较小，因此构建也可能有责任",
     "the build is not to blame": "与构建无关",
     "so is the reference build: this night's host is to blame": "参考构建也变差：问题在当晚的主机",
     "measure pairs: bench run SUITE --ab BASE CAND --pairs 5": "请测成对试验：bench run SUITE --ab BASE CAND --pairs 5",
