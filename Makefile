@@ -30,7 +30,7 @@ tried = $(PYTEST) $(2) -m "$(1)" || $(PYTEST) $(AGAIN) -m "$(1)" || $(PYTEST) $(
 
 # Three at once keep two cores busy, for most tests wait for something. Those that compare clocks run alone afterwards.
 test: $(VENV)/.dev
-	$(call tried,not engine and not proof and not browser and not alone,-n 3)
+	$(call tried,not engine and not proof and not browser and not alone,-n 3 --dist worksteal)
 	$(call tried,alone and not engine and not proof)
 
 engines: $(VENV)/.dev

@@ -64,6 +64,8 @@ def _in_trial(metric: str | None, trial_id: str, results: Path, *, as_json: bool
 
     if metric is None:
         raise UsageError("--trial explains one metric", hint=f"bench explain j_per_output_tok --trial {trial_id}")
+    if metric.lower() in RULES:
+        raise UsageError(f"{metric} is a validity code, which has no value in a trial", hint=f"bench explain {metric.lower()}")
     spec, record = _find(metric), stored_trial(results, trial_id)
     if as_json:
         click.echo(json.dumps({**_as_json(spec), "trial": trial_json(record, spec.name)}))

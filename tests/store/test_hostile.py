@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import shutil
 import socket
@@ -157,17 +158,17 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
         parquet("SELECT * REPLACE (-1 :: BIGINT AS tokens) FROM old", "chunks.parquet"),
         "chunks.parquet has tokens of -1",
     ),
-    "readings of less than no power": (
-        parquet("SELECT * REPLACE (-300.0 :: DOUBLE AS power_w) FROM old", "telemetry.parquet"),
-        "power_w of -300",
+    "readings of less than no energy": (
+        parquet("SELECT * REPLACE (-300.0 :: DOUBLE AS energy_j) FROM old", "telemetry.parquet"),
+        "energy_j of -300",
     ),
     "readings of no number": (
         parquet("SELECT * REPLACE ('nan' :: DOUBLE AS energy_j) FROM old", "telemetry.parquet"),
         "energy_j of nan",
     ),
     "readings without end": (
-        parquet("SELECT * REPLACE ('inf' :: DOUBLE AS power_w) FROM old", "telemetry.parquet"),
-        "power_w of inf",
+        parquet("SELECT * REPLACE ('inf' :: DOUBLE AS energy_j) FROM old", "telemetry.parquet"),
+        "energy_j of inf",
     ),
     "started in the future": (ahead(400), r"started 400\.0 days in the future"),
     "ended in the future": (edit(lambda c: c["ended"].update(wall_ns=c["ended"]["wall_ns"] + 900 * DAY_NS)), "ended .* future"),
@@ -229,6 +230,16 @@ def test_sql_in_names_is_a_name(tmp_path: Path) -> None:
     assert lab.ingest(verify=True).added == 1
     assert ask(lab, "SELECT model, suite, devices, error FROM trials_wide").rows == [(SQL, SQL, [SQL], SQL)]
     assert ask(lab, "SELECT uid FROM telemetry").rows == [(SQL,)]
+
+
+@pytest.mark.parametrize("watts", [-0.3, math.inf, math.nan, 1e12])
+def test_a_sensors_nonsense_is_kept_as_it_told_it(tmp_path: Path, watts: float) -> None:
+    """It is refused where joules are made of it; the trial, and whoever brings it in, loses nothing."""
+    record = make_record(devices=(make_device(uid="a"),))
+    telemetry = Telemetry(devices=record.devices, readings=(Reading(uid="a", before_ns=1, after_ns=2, power_w=watts),))
+    save_trial(tmp_path / "theirs", record, make_event_log(), telemetry)
+    assert len(bring_in(tmp_path / "ours", [tmp_path / "theirs"]).copied) == 1
+    assert Lab(tmp_path / "ours").ingest(verify=True).added == 1
 
 
 def test_a_clock_that_is_a_little_ahead_is_believed(tmp_path: Path) -> None:
