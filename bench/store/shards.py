@@ -233,7 +233,7 @@ def _in_the_way(folder: Path, error: OSError) -> StoreError:
     if folder.is_dir():
         return StoreError(
             f"trial {folder.name} is being written by another bench",
-            hint=f"wait for it, or remove {folder} if nothing is running",
+            hint=f"wait for it; if nothing is running, see that the disk has room: the next run first keeps what {folder} holds",
         )
     return StoreError(
         f"can't make {folder}: a file is in the way ({error.strerror})", hint="give another folder with --results DIR"

@@ -231,8 +231,9 @@ def test_a_live_trial_of_the_same_id_is_not_touched(tmp_path: Path) -> None:
     record = make_record()
     store = ShardStore(tmp_path)
     trial = store.begin(record.key, record.case)
-    with pytest.raises(StoreError, match="being written by another"):
+    with pytest.raises(StoreError, match="being written by another") as caught:
         store.begin(record.key, record.case)
+    assert "keeps what" in (caught.value.hint or "")  # never a hint to throw it away
     assert trial.save(record, None, None).is_dir()
 
 
