@@ -42,13 +42,10 @@ def with_flags(words: tuple[str, ...], *flags: str) -> tuple[str, ...]:
     return (*kept, *flags)
 
 
-BUSY = frozenset({"client_saturated", "server_saturated", "not_steady"})
-ONLY_BUSY = "the numbers are not valid only because this machine is busy"
-"""What `bench run` says of a mock engine's trials that are invalid for nothing but `BUSY`."""
-
-
 def undisturbed(trial: Mapping[str, Any]) -> bool:
     """Whether a trial, as JSON, is valid. What other work on this machine made invalid is not, and says so; any other fails."""
+    from bench.reports.advice import BUSY  # not with this module, which sets what numpy reads when it is imported
+
     if trial["status"] == "valid":
         return True
     assert trial["status"] == "invalid", trial

@@ -21,7 +21,7 @@ import click
 import pytest
 
 from bench.cli.main import COMMANDS, cli
-from tests.conftest import ONLY_BUSY
+from bench.reports.advice import ONLY_BUSY
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")])

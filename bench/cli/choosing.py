@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from bench.errors import UsageError
 from bench.records import TrialRecord
 from bench.store import Lab, TrialFilter
-from bench.store.records import LATEST
+from bench.store.plans import LATEST
 from bench.store.sql import ask
 
 _MOST_NAMED = 12

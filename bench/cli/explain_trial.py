@@ -12,7 +12,7 @@ from bench.cli.results import current_lab
 from bench.errors import UsageError
 from bench.records import Metric, TrialRecord
 from bench.store import TrialFilter, records
-from bench.store.records import LATEST
+from bench.store.plans import LATEST
 from bench.timing.error_budget import MEANINGS, halves
 
 _SIZES = ("value", "mean", "p50", "p90", "p99", "low", "high")

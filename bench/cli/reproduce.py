@@ -30,7 +30,7 @@ from bench.session.host import host_info
 from bench.session.loop import new_run_id
 from bench.store import Lab, TrialFilter, records
 from bench.store.imported import imported
-from bench.store.records import LATEST
+from bench.store.plans import LATEST
 from bench.store.sql import ask
 
 

@@ -49,7 +49,7 @@ from bench.printable import printable
 from bench.probes.host import ChildProbeHost
 from bench.probes.placement import resolve
 from bench.records import Case, TrialRecord
-from bench.reports.advice import Again, measure_again, only_busy
+from bench.reports.advice import ONLY_BUSY, Again, measure_again, only_busy
 from bench.reports.runs import run_json
 from bench.reports.searches import SearchResult, search_line
 from bench.reports.table import summary, summary_text
@@ -294,4 +294,4 @@ def end(outcome: RunOutcome, plan: RunPlan) -> None:
         click.echo(f"{outcome.interrupted}: {done} of {most}{done + left} measured, {most}{left} left", err=True)
         click.echo(f"  next: bench run --resume {outcome.run_id}", err=True)
     elif plan.every_case and all(case.engine == "mock" for case in plan.every_case) and only_busy(outcome.records):
-        click.echo("the installation works; the numbers are not valid only because this machine is busy", err=True)
+        click.echo(f"the installation works; {ONLY_BUSY}", err=True)

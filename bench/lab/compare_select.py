@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from bench.errors import UsageError
 from bench.store import Lab, schema
+from bench.store.plans import LATEST
 from bench.store.sql import ask
 from bench.timing.columns import wide_columns
 
-LATEST = "latest"
 _LABEL = re.compile(r"([\w.-]+)=([^='\"]*)")
 _MEASURED = "role = 'measure'"
 _NAMES = ("run", "version", "commit", "device", "label")

@@ -11,7 +11,11 @@ from bench.timing.validity import threshold
 Again = Callable[[str, str], str]
 """What to type to measure once more with a flag at another value."""
 
-_BUSY = frozenset({"client_saturated", "server_saturated"})
+_SATURATED = frozenset({"client_saturated", "server_saturated"})
+BUSY = _SATURATED | {"not_steady"}
+"""What a machine with other things to do may make a trial invalid for."""
+ONLY_BUSY = "the numbers are not valid only because this machine is busy"
+"""Said where a mock engine's trials are invalid for nothing but that."""
 _ROOM = 1.5
 """Times the window that the rate seen so far asks for: the next one may be slower."""
 _ROUND_S = 10
@@ -30,7 +34,7 @@ def next_steps(trials: Sequence[TrialRecord], again: Again) -> tuple[str, ...]:
             if reason.severity == "invalid":
                 bad.setdefault(reason.code, []).append(trial)
     steps = []
-    if _BUSY & bad.keys():
+    if _SATURATED & bad.keys():
         steps.append("stop other work on this machine (bench doctor names the busiest), or give the engine fewer threads")
     if "not_steady" in bad:
         steps.append(_steadier(bad["not_steady"], again))
@@ -43,7 +47,7 @@ def only_busy(trials: Sequence[TrialRecord]) -> bool:
     """Whether some trials are invalid, and all of those for nothing but a machine with other things to do."""
     bad = [trial for trial in trials if trial.status is not Status.VALID]
     codes = {reason.code for trial in bad for reason in trial.reasons if reason.severity == "invalid"}
-    return bool(codes) and codes <= _BUSY | {"not_steady"} and all(trial.status is Status.INVALID for trial in bad)
+    return bool(codes) and codes <= BUSY and all(trial.status is Status.INVALID for trial in bad)
 
 
 def _steadier(trials: Sequence[TrialRecord], again: Again) -> str:

@@ -10,7 +10,7 @@ from bench.analysis.compare_pairs import Compared, Pair
 from bench.printable import printable
 from bench.reports import markdown
 from bench.reports.rows import MISSING_TEXT
-from bench.reports.text import in_table_unit
+from bench.reports.text import in_table_unit, is_bytes
 from bench.timing.columns import main_field
 from bench.timing.spec import SPECS
 
@@ -127,7 +127,7 @@ def compare_cells(one: Comparison) -> Cells:
 
 def metric_label(name: str) -> str:
     """A metric with the quantile that stands for it, and memory in GiB."""
-    if name.endswith("_b"):
+    if is_bytes(name):
         return f"{name.removesuffix('_b')}_GiB"
     return f"{name.removesuffix('_ms')}_p50_ms" if SPECS[name].kind == "distribution" else name
 

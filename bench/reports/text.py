@@ -28,9 +28,14 @@ def number_text(value: float) -> str:
     return f"{value:.{max(0, 3 - magnitude)}f}"
 
 
+def is_bytes(metric: str) -> bool:
+    """Whether tables show a metric in GiB; everything else they show in its own unit."""
+    return metric.endswith("_b")
+
+
 def in_table_unit(metric: str, value: float) -> str:
-    """A number of `metric` in the unit that tables show: memory in GiB, everything else as it is."""
-    return number_text(value / BYTES_PER_GIB if metric.endswith("_b") else value)
+    """A number of `metric` in the unit that tables show."""
+    return number_text(value / BYTES_PER_GIB if is_bytes(metric) else value)
 
 
 def cell(row: Row, key: str) -> str:

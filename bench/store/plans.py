@@ -16,6 +16,7 @@ from bench.store import layout
 from bench.store.locks import try_lock
 
 LATEST = "latest"
+"""In place of a run's id: the run that started last."""
 _SHOWN = 3
 
 

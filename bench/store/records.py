@@ -11,9 +11,8 @@ from bench.errors import StoreError, UsageError
 from bench.records import TrialRecord
 from bench.store import layout
 from bench.store.lab import Lab
+from bench.store.plans import LATEST
 from bench.store.validation import BadShard, check_place, read_record, read_shard
-
-LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

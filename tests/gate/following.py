@@ -19,8 +19,6 @@ RULES = {"ours": THROUGHPUT, "reference": THROUGHPUT}
 LEAD_IN = 60
 """Nights before anything happens: after them the gate knows how much nights differ."""
 YEAR = 365
-CONTEXT_NIGHTS = JUDGED_NIGHTS
-"""No more than the tool judges by."""
 
 
 def follow(
@@ -36,7 +34,7 @@ def follow(
         tonight = {"ours": Night(night=f"{number:04}", values=simulated.values)}
         if reference:
             tonight["reference"] = Night(night=f"{number:04}", values=reference[number].values, is_reference=True)
-        seen = {key: judged[-CONTEXT_NIGHTS:] for key, judged in past.items()}
+        seen = {key: judged[-JUDGED_NIGHTS:] for key, judged in past.items()}
         judged = judge_tonight(seen, tonight, RULES)
         if judged["ours"].wants_pairs:
             good = base(seen["ours"])
@@ -69,6 +67,13 @@ def within(found: Sequence[float], count: int) -> float:
 def drawn_seed() -> int:
     """A seed that nobody chose."""
     return int(np.random.SeedSequence().entropy) % 2**32  # type: ignore[arg-type]
+
+
+def drawn(capsys: pytest.CaptureFixture[str]) -> tuple[np.random.Generator, Callable[[str], None]]:
+    """Noise of a seed that nobody chose, and what prints a line of the proof; the first one says the seed."""
+    seed, say = drawn_seed(), sayer(capsys)
+    say(f"\nseed {seed} (drawn when the test began)")
+    return np.random.default_rng(seed), say
 
 
 def sayer(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:

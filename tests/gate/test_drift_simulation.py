@@ -11,16 +11,15 @@ import pytest
 
 from bench.analysis.gate import Judged
 from bench.analysis.gate_drift import drift_of
+from bench.lab.gate import JUDGED_NIGHTS
 from tests.gate.following import (
-    CONTEXT_NIGHTS,
     LEAD_IN,
     THROUGHPUT,
     YEAR,
-    drawn_seed,
+    drawn,
     findings,
     follow,
     nights_until,
-    sayer,
     within,
 )
 from tests.gate.simulated_nights import beside_a_reference, nights, slide, step
@@ -38,7 +37,7 @@ LATER = 20
 def drifts(judged: Sequence[Judged]) -> list[int]:
     """The nights on which a slow drift began to be told."""
     told = [
-        drift_of(judged[max(0, night + 1 - CONTEXT_NIGHTS) : night + 1], THROUGHPUT) is not None for night in range(len(judged))
+        drift_of(judged[max(0, night + 1 - JUDGED_NIGHTS) : night + 1], THROUGHPUT) is not None for night in range(len(judged))
     ]
     return [night for night in range(LEAD_IN, len(told)) if told[night] and not told[night - 1]]
 
@@ -100,10 +99,7 @@ def test_a_slow_loss_is_told_and_nobody_else_is_blamed(side: str, wrong: str) ->
 
 @pytest.mark.proof
 def test_slow_losses(capsys: pytest.CaptureFixture[str]) -> None:
-    seed = drawn_seed()
-    rng = np.random.default_rng(seed)
-    say = sayer(capsys)
-    say(f"\nseed {seed} (drawn when the test began)")
+    rng, say = drawn(capsys)
     false = false_drifts(rng, YEARS)
     say(f"nothing changed, {YEARS} series-years: slow drift told {false} times, {false / YEARS:.3f} a series-year")
     told = {}
@@ -182,10 +178,7 @@ def test_a_host_that_got_slower_hides_no_build_that_did(build_at: int) -> None:
 
 @pytest.mark.proof
 def test_beside_a_reference(capsys: pytest.CaptureFixture[str]) -> None:
-    seed = drawn_seed()
-    rng = np.random.default_rng(seed)
-    say = sayer(capsys)
-    say(f"\nseed {seed} (drawn when the test began)")
+    rng, say = drawn(capsys)
     alarms, asked = false_beside(rng, YEARS)
     say(
         f"nothing changed, {YEARS} series-years: {alarms} false findings, {alarms / YEARS:.3f} a series-year; "

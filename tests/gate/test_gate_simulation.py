@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bench.analysis.gate import Judged, State, base_nights
-from tests.gate.following import LEAD_IN, YEAR, drawn_seed, findings, follow, nights_until, sayer, within
+from tests.gate.following import LEAD_IN, YEAR, drawn, drawn_seed, findings, follow, nights_until, sayer, within
 from tests.gate.simulated_nights import SimulatedNight, medians, nights, step
 
 SEEN_YEARS = 20
@@ -58,12 +58,9 @@ def test_a_drop_is_found_soon() -> None:
 
 @pytest.mark.proof
 def test_the_gate_over_200_series_years(capsys: pytest.CaptureFixture[str]) -> None:
-    seed = drawn_seed()
-    rng = np.random.default_rng(seed)
+    rng, say = drawn(capsys)
     alarms, asked = false_alarms(rng, 200)
     drops, shifts = nights_to_find(rng, 1000, "confirmed"), nights_to_find(rng, 300, "host_shift")
-    say = sayer(capsys)
-    say(f"\nseed {seed} (drawn when the test began)")
     say(
         f"nothing changed, 200 series-years: {alarms} false findings, {alarms / 200:.3f} a series-year; "
         f"pairs asked for on {asked / 200:.1f} nights a year"

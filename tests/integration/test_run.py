@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from bench import mock
-from tests.conftest import ONLY_BUSY, BenchCommand, undisturbed, with_flags
+from bench.reports.advice import ONLY_BUSY
+from tests.conftest import BenchCommand, undisturbed, with_flags
 
 QUICK = ("--duration", "1s", "--warmup", "0.3s", "--grace", "2s", "--idle", "0s", "--repeats", "1")
 ATTACH = ("run", "--engine", "openai", "--model", "mock", "--batch-size", "4", "--output-tokens", "4", *QUICK)

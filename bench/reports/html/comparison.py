@@ -16,6 +16,7 @@ from bench.reports.html.strips import axis, strip
 from bench.reports.html.table import Cell, Column, Line, table
 from bench.reports.html.words import Words
 from bench.reports.rows import MISSING_TEXT
+from bench.reports.text import is_bytes
 
 _WIDEST = 2.0
 """Ratios are drawn between this and its inverse; what is further out touches the edge."""
@@ -79,7 +80,7 @@ def _pair(one: Compared, words: Words) -> Html:
 def _line(place: int, one: Comparison, scale: Scale, words: Words) -> list[Cell]:
     told, class_ = compare_cells(one), _class(one)
     return [
-        Cell(shown=joined(told.metric), below="GiB" if one.metric.endswith("_b") else one.unit),
+        Cell(shown=joined(told.metric), below="GiB" if is_bytes(one.metric) else one.unit),
         Cell(shown=joined(place)),
         *(Cell(shown=joined(side or MISSING_TEXT)) for side in (told.base, told.cand)),
         Cell(shown=joined(told.ratio or MISSING_TEXT), below=joined(told.interval)),
